@@ -1,0 +1,27 @@
+package core
+
+import (
+	"context"
+	"time"
+)
+
+// Holder is the engine's side of a held tuple.
+type Holder interface {
+	Tuple() *Tuple
+	Context() context.Context
+	// Emit takes a *killick.Message as m, and the holders that it is anchored to beside this one.
+	Emit(stream string, m any, with []Holder) error
+	Ack() bool
+	Fail(err error) bool
+	Extend(d time.Duration) bool
+}
+
+// Held is the body of killick.Held. Nil H: a handle that was asked for after
+// Execute had returned; every verdict on it is false.
+type Held struct{ h Holder }
+
+// NewHeld wraps the engine's side.
+func NewHeld(h Holder) *Held { return &Held{h} }
+
+// Holder returns the engine's side, which may be nil.
+func (h *Held) Holder() Holder { return h.h }

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"errors"
+	"time"
+
+	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/ack"
+)
+
+// entry is a tuple that outlives its batch: it waits for a retry, or for a free flight. It
+// holds its edge over all its tries.
+type entry struct {
+	item item
+	t    *task
+}
+
+// reasonOf returns the word for metrics and headers.
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, ErrTimeout):
+		return "timeout"
+	case killick.IsFailTree(err):
+		return "fail_tree"
+	case killick.IsPermanent(err):
+		return "permanent"
+	}
+	return "error"
+}
+
+// fail says what happens after a failed try: the next one, or the end of the tuple's edge.
+func (c *component) fail(en *entry, reason string, err error, stack []byte) {
+	it := &en.item
+	c.stats.failed.Add(1)
+	if c.e.hard.Err() != nil {
+		// A shutdown is neither success nor failure: the root stays open, and runs again
+		// after the next start.
+		en.park()
+		return
+	}
+	ev := Event{Component: c.spec.Name, Task: en.t.index, Attempt: it.attempt, Reason: reason, Err: err, Stack: stack}
+	if !it.loose {
+		ev.ID = it.id()
+	}
+	retry := c.spec.Retry
+	switch {
+	case killick.IsPermanent(err):
+	case killick.IsFailTree(err) || retry.Tree:
+		if it.loose {
+			break
+		}
+		wait := retry.Delay
+		if d, ok := killick.RetryDelay(err); ok {
+			wait = fixed(d)
+		}
+		c.stats.replays.Add(1)
+		it.anchors.Fail(&ack.Cause{Outcome: ack.Replayed, Component: c.spec.Name, Task: en.t.index, Reason: reason, Err: err,
+			Policy: policyOf(retry.After), Limit: retry.Attempts, Wait: wait, Key: it.key, Value: it.safeBytes()})
+		return
+	case it.attempt < retry.Attempts:
+		if c.e.draining.Load() {
+			// Waiting retries run once during a stop; after that the root stays open for the
+			// next start.
+			ev.Kind = TryFailed
+			c.e.cfg.Observe(ev)
+			en.park()
+			return
+		}
+		wait := retry.Delay(it.attempt)
+		if d, ok := killick.RetryDelay(err); ok {
+			wait = d
+		}
+		it.attempt++
+		c.stats.retries.Add(1)
+		ev.Kind, ev.Wait = TryFailed, wait
+		c.e.cfg.Observe(ev)
+		c.e.delays.after(wait, func() { en.t.retry(en) })
+		return
+	}
+	c.giveUp(en, ev, reason, err)
+}
+
+// giveUp ends the tuple dead.
+func (c *component) giveUp(en *entry, ev Event, reason string, err error) {
+	it := &en.item
+	c.stats.dead.Add(1)
+	if it.loose {
+		ev.Kind = LooseDropped
+		c.e.cfg.Observe(ev)
+		return
+	}
+	policy := policyOf(c.spec.Retry.After)
+	ev.Kind = TupleDead
+	c.e.cfg.Observe(ev)
+	if policy == ack.Stop {
+		en.park() // the edge stays open: the offset must not pass the root
+		c.e.stop(c.spec.Name, err, false)
+		return
+	}
+	it.anchors.Fail(&ack.Cause{Outcome: ack.Dead, Component: c.spec.Name, Task: en.t.index, Reason: reason, Err: err,
+		Policy: policy, Attempts: it.attempt, Key: it.key, Value: it.safeBytes()})
+}
+
+// park leaves en's edge open until the worker stops: its roots will run again.
+func (en *entry) park() {
+	en.item.anchors.Each(func(t *ack.Tree) {
+		if !t.Gone() {
+			t.Owner().(*root).park()
+		}
+	})
+}
+
+func policyOf(a killick.After) ack.Policy {
+	switch {
+	case a.IsStop():
+		return ack.Stop
+	case a.IsSkip():
+		return ack.Skip
+	}
+	return ack.DeadLetter
+}
+
+func fixed(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }

@@ -1,0 +1,296 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/internal/core"
+)
+
+// component is one bolt of the topology with its tasks.
+type component struct {
+	e     *Engine
+	spec  *killick.BoltSpec
+	sink  *killick.SinkInfo
+	ports []*port // the default stream first
+	tasks []*task
+	stats Stats
+	names []string // of the streams
+	held  heldList // held tuples in order of their deadline
+
+	// late routes what held tuples emit, from whatever goroutine acks. late is its token.
+	lateOut *router
+	late    chan struct{}
+}
+
+func (e *Engine) add(s *killick.BoltSpec) {
+	c := &component{e: e, spec: s, sink: s.Info.Sink, late: make(chan struct{}, 1)}
+	for _, st := range s.Streams {
+		p := &port{Port: core.Port{Component: s.Name, Stream: st.Name}, codec: st.Codec}
+		if st.Codec != nil {
+			p.typ = st.Codec.Type()
+		}
+		c.ports = append(c.ports, p)
+		c.names = append(c.names, st.Name)
+	}
+	e.comps = append(e.comps, c)
+	e.byName[s.Name] = c
+}
+
+// makeTasks is called when all subscriptions are known.
+func (c *component) makeTasks() {
+	c.lateOut = newRouter(c.e, nil)
+	c.lateOut.lay(c.ports)
+	for i := range c.spec.Tasks {
+		t := &task{c: c, e: c.e, index: i, in: make(chan *batch, queueLen), wake: make(chan struct{}, 1), own: make(chan struct{}, 1)}
+		t.own <- struct{}{} // until it has prepared
+		t.inline = c.spec.Tasks == 1 && c.spec.InFlight == 1 && c.sink == nil
+		c.tasks = append(c.tasks, t)
+		c.e.tasks = append(c.e.tasks, t)
+	}
+}
+
+// queueLen is how many batches may wait at a task. Senders block when it is full.
+const queueLen = 8
+
+// task is one instance of a component.
+type task struct {
+	c     *component
+	e     *Engine
+	index int
+	bolt  killick.Bolt
+	x     *exec // executes for whoever holds own
+
+	// own is the ownership token: whoever has put a value in runs the bolt. A channel, not a
+	// mutex, so that waiting for it ends with the engine.
+	own    chan struct{}
+	inline bool        // may run on the goroutine of the task upstream
+	slow   atomic.Bool // its executions take so long that it should have its own goroutine
+	dirty  atomic.Bool // executed since the last Flush
+
+	in   chan *batch
+	wake chan struct{}
+
+	mu    sync.Mutex
+	again []*entry // retries that are due. Not bounded here: each is an open tuple of a started root
+
+	flights chan *exec // InFlight > 1: idle executions
+}
+
+// poke makes the loop look at its retries and hooks.
+func (t *task) poke() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// retry queues en to run now.
+func (t *task) retry(en *entry) {
+	t.mu.Lock()
+	t.again = append(t.again, en)
+	t.mu.Unlock()
+	t.poke()
+}
+
+func (t *task) due() []*entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := t.again
+	t.again = nil
+	return d
+}
+
+func (t *task) acquire() bool {
+	select {
+	case t.own <- struct{}{}:
+		return true
+	case <-t.e.hard.Done():
+		return false
+	}
+}
+
+// tryAcquire takes ownership if the task is idle.
+func (t *task) tryAcquire() bool {
+	if len(t.in) > 0 {
+		return false
+	}
+	select {
+	case t.own <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t *task) release() { <-t.own }
+
+// loop is the task's own goroutine. It ends with the engine's hard context.
+func (t *task) loop() {
+	defer t.e.loops.Done()
+	r := t.e.watch.runner()
+	defer t.e.watch.drop(r)
+	if !t.prepare(r) { // holds own
+		return
+	}
+	t.e.preparing.Add(-1)
+	var tick <-chan time.Time
+	if t.c.spec.Tick > 0 {
+		tk := time.NewTicker(t.c.spec.Tick)
+		defer tk.Stop()
+		tick = tk.C
+	}
+	t.release()
+	defer t.cleanup(r)
+	for {
+		select {
+		case <-t.e.hard.Done():
+			return
+		case b := <-t.in:
+			if !t.acquire() {
+				return
+			}
+			t.runBatch(b, r)
+			t.release()
+		case <-t.wake:
+			if !t.acquire() {
+				return
+			}
+			t.runDue(r)
+			t.release()
+		case <-tick:
+			if !t.acquire() {
+				return
+			}
+			t.x.hook(r, "Tick", func(ctx context.Context) error { return t.bolt.(killick.Ticker).Tick(ctx, t.x.untracked()) })
+			t.release()
+		}
+		if t.e.ending.Load() && len(t.in) == 0 {
+			if !t.acquire() {
+				return
+			}
+			t.flush(r)
+			t.release()
+		}
+	}
+}
+
+// runBatch executes a batch that was handed over.
+func (t *task) runBatch(b *batch, r *runner) {
+	if t.flights != nil {
+		for i := range b.n {
+			it := b.items[i]
+			t.fly(&entry{item: it})
+		}
+		t.e.put(b)
+		return
+	}
+	t.x.run(b, nil, r, false)
+	t.e.put(b)
+}
+
+func (t *task) runDue(r *runner) {
+	for _, en := range t.due() {
+		if t.flights != nil {
+			t.fly(en)
+			continue
+		}
+		t.x.again(en, r)
+	}
+}
+
+// fly executes en beside the loop, at most InFlight at a time: it waits for an idle
+// execution first, so that no clock runs in a queue.
+func (t *task) fly(en *entry) {
+	var x *exec
+	select {
+	case x = <-t.flights:
+	case <-t.e.hard.Done():
+		return
+	}
+	t.e.flights.Add(1)
+	go func() {
+		defer t.e.flights.Done()
+		x.again(en, x.r)
+		t.flights <- x
+		if t.e.ending.Load() {
+			t.poke()
+		}
+	}()
+}
+
+// idle reports whether no execution is in flight.
+func (t *task) idle() bool { return t.flights == nil || len(t.flights) == cap(t.flights) }
+
+// flush calls the bolt's Flush if it has executed since the last one.
+func (t *task) flush(r *runner) {
+	f, ok := t.bolt.(killick.Flusher)
+	if !ok || !t.idle() || !t.dirty.Swap(false) {
+		return
+	}
+	t.x.hook(r, "Flush", f.Flush)
+}
+
+// prepare makes the bolt and calls Prepare until it succeeds or its tries are used up.
+func (t *task) prepare(r *runner) bool {
+	t.bolt = t.c.spec.Factory()
+	t.x = newExec(t, t.e.watch)
+	if n := t.c.spec.InFlight; n > 1 {
+		t.flights = make(chan *exec, n)
+		for range n {
+			x := newExec(t, t.e.watch)
+			x.r = t.e.watch.runner()
+			t.flights <- x
+		}
+	}
+	p, ok := t.bolt.(killick.Preparer)
+	if !ok {
+		return true
+	}
+	tk := killick.Task{Topology: t.e.cfg.Spec.Name, Component: t.c.spec.Name, Index: t.index, Count: t.c.spec.Tasks}
+	for n := 1; ; n++ {
+		err := guard(func() error { return p.Prepare(t.e.hard, tk) })
+		if err == nil {
+			return true
+		}
+		if t.e.hard.Err() != nil {
+			return false
+		}
+		if n >= t.c.spec.Retry.Attempts || killick.IsPermanent(err) {
+			t.e.stop(t.c.spec.Name, fmt.Errorf("Prepare of task %d failed %d times, the last time with: %w", t.index, n, err), true)
+			return false
+		}
+		wait := t.c.spec.Retry.Delay(n)
+		if d, ok := killick.RetryDelay(err); ok {
+			wait = d
+		}
+		t.e.cfg.Observe(Event{Kind: PrepareFailed, Component: t.c.spec.Name, Task: t.index, Attempt: n, Err: err, Wait: wait})
+		select {
+		case <-time.After(wait):
+		case <-t.e.hard.Done():
+			return false
+		}
+	}
+}
+
+func (t *task) cleanup(r *runner) {
+	c, ok := t.bolt.(killick.Cleaner)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), t.e.cfg.Grace)
+	defer cancel()
+	// No in-line execution starts after hard; one in progress ends first.
+	select {
+	case t.own <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	if err := guard(func() error { return c.Cleanup(ctx) }); err != nil {
+		t.e.cfg.Observe(Event{Kind: HookFailed, Component: t.c.spec.Name, Task: t.index, Reason: "Cleanup", Err: err})
+	}
+}

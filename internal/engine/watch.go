@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// watch keeps time for the engine, so that no tuple costs a clock call: it counts ticks, and
+// executors compare the count after each execution.
+//
+// An executor that sees a new tick writes it to its runner (beat). A runner that has not
+// beaten for a message time-out's worth of ticks is inside one execution all that time, and
+// watch marks it; the beat that follows tells the executor so. A plain tuple's time-out is
+// thus decided by one atomic word per goroutine: either the beat comes first, and the return
+// counts, or the mark does, and the return is late.
+type watch struct {
+	e      *Engine
+	period time.Duration
+	tick   atomic.Uint64
+
+	mu      sync.Mutex
+	runners map[*runner]struct{}
+
+	quit, done chan struct{}
+}
+
+// runner is a goroutine that executes user code.
+type runner struct {
+	w    *watch
+	last uint64 // the tick of the last beat; the goroutine's own
+
+	// word is the tick of the last beat << 1, and the mark in the lowest bit.
+	word atomic.Uint64
+	cur  atomic.Pointer[exec] // whose user code runs; nil: none
+	told bool                 // the stuck event was sent; watch's own
+}
+
+func newWatch(e *Engine, period time.Duration) *watch {
+	return &watch{e: e, period: period, runners: map[*runner]struct{}{}, quit: make(chan struct{}), done: make(chan struct{})}
+}
+
+func (w *watch) start() { go w.loop() }
+
+func (w *watch) stop() {
+	close(w.quit)
+	<-w.done
+}
+
+func (w *watch) runner() *runner {
+	r := &runner{w: w}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.runners[r] = struct{}{}
+	return r
+}
+
+func (w *watch) drop(r *runner) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.runners, r)
+}
+
+// beat says that the goroutine is between executions, at tick now. It reports whether the one
+// before was marked as timed out.
+func (r *runner) beat(now uint64) (marked bool) {
+	r.last = now
+	return r.word.Swap(now<<1)&1 == 1
+}
+
+// enter says that x executes from now on, and returns who did before.
+func (r *runner) enter(x *exec) (prev *exec) {
+	prev = r.cur.Load()
+	r.beat(r.w.tick.Load())
+	r.cur.Store(x)
+	return prev
+}
+
+// leave gives the goroutine back to prev.
+func (r *runner) leave(prev *exec) {
+	r.cur.Store(prev)
+	r.beat(r.w.tick.Load())
+}
+
+// pause and resume enclose a wait of the engine's own, which is nobody's user code.
+func (r *runner) pause() (cur *exec) { return r.cur.Swap(nil) }
+
+func (r *runner) resume(cur *exec) {
+	r.beat(r.w.tick.Load())
+	r.cur.Store(cur)
+}
+
+func (w *watch) loop() {
+	defer close(w.done)
+	t := time.NewTicker(w.period)
+	defer t.Stop()
+	began := time.Now()
+	for {
+		select {
+		case <-t.C:
+		case <-w.quit:
+			return
+		}
+		// Tickers drop ticks on a busy machine; the count follows the clock all the same.
+		now := max(w.tick.Load()+1, uint64(time.Since(began)/w.period))
+		w.tick.Store(now)
+		w.mu.Lock()
+		for r := range w.runners {
+			w.look(r, now)
+		}
+		w.mu.Unlock()
+		at := time.Now()
+		for _, c := range w.e.comps {
+			c.held.expire(at)
+		}
+	}
+}
+
+// look marks r when the execution in progress has taken too long.
+func (w *watch) look(r *runner, now uint64) {
+	x := r.cur.Load()
+	if x == nil {
+		return
+	}
+	word := r.word.Load()
+	age := time.Duration(now-word>>1) * w.period
+	limit := x.c.spec.Timeout
+	if age <= limit {
+		r.told = false
+		return
+	}
+	cancel := *x.cancel.Load() // before the mark: the executor replaces it after
+	if word&1 == 0 && r.word.CompareAndSwap(word, word|1) {
+		x.c.stats.timeouts.Add(1)
+		cancel(ErrTimeout)
+	}
+	if age > 2*limit && !r.told {
+		r.told = true
+		w.e.cfg.Observe(Event{Kind: TaskStuck, Component: x.c.spec.Name, Task: x.t.index, Reason: "timeout",
+			Err: fmt.Errorf("user code has had one tuple for %v; its time-out is %v", age, limit)})
+	}
+}
