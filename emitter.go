@@ -116,6 +116,19 @@ func (h *Held) Fail(err error) bool {
 	return x != nil && x.Fail(err)
 }
 
+// Settle acks h if err is nil and fails it otherwise, unless it has its verdict already: that
+// is not counted as misuse. It is for code that lets others decide first, such as bolt.Batch.
+func (h *Held) Settle(err error) {
+	x := h.holder()
+	switch {
+	case x == nil || x.Decided():
+	case err == nil:
+		x.Ack()
+	default:
+		x.Fail(err)
+	}
+}
+
 // Extend gives the tuple d more, from now. false: it has its verdict.
 func (h *Held) Extend(d time.Duration) bool {
 	x := h.holder()

@@ -12,6 +12,7 @@ type Holder interface {
 	// Emit takes a *killick.Message as m, and the holders that it is anchored to beside this one.
 	Emit(stream string, m any, with []Holder) error
 	Ack() bool
+	Decided() bool
 	Fail(err error) bool
 	Extend(d time.Duration) bool
 }

@@ -75,6 +75,9 @@ func (h *held) addLoose(outs []core.Emit[killick.Message]) {
 	}
 }
 
+// Decided reports whether h has its verdict.
+func (h *held) Decided() bool { return h.word.Load() != ack.Open }
+
 func (h *held) Tuple() *core.Tuple { return &h.tuple }
 
 func (h *held) Context() context.Context {

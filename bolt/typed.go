@@ -1,0 +1,107 @@
+package bolt
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/killick-io/killick"
+)
+
+// Map makes bolts of a function from one value to one value, which goes to the default stream
+// with the input's key, headers and time.
+func Map[In, Out any](f func(context.Context, In) (Out, error)) killick.BoltFactory {
+	if f == nil {
+		return nil
+	}
+	return typed[In](reflect.TypeFor[Out](), func(ctx context.Context, v In, in *killick.Tuple, out killick.Emitter) error {
+		o, err := f(ctx, v)
+		if err != nil {
+			return err
+		}
+		out.Emit(message(in, o))
+		return nil
+	})
+}
+
+// FlatMap makes bolts of a function from one value to any number. What it emits leaves when it
+// returns nil.
+func FlatMap[In, Out any](f func(ctx context.Context, v In, emit func(Out)) error) killick.BoltFactory {
+	if f == nil {
+		return nil
+	}
+	return typed[In](reflect.TypeFor[Out](), func(ctx context.Context, v In, in *killick.Tuple, out killick.Emitter) error {
+		return f(ctx, v, func(o Out) { out.Emit(message(in, o)) })
+	})
+}
+
+// Filter makes bolts that pass their input on, as it is, when the function says so. What is
+// filtered out is acked.
+func Filter[In any](f func(context.Context, In) (bool, error)) killick.BoltFactory {
+	if f == nil {
+		return nil
+	}
+	return typed[In](reflect.TypeFor[In](), func(ctx context.Context, v In, in *killick.Tuple, out killick.Emitter) error {
+		ok, err := f(ctx, v)
+		if err != nil || !ok {
+			return err
+		}
+		out.Emit(in.Message())
+		return nil
+	})
+}
+
+// message is the input's message with another value.
+func message[Out any](in *killick.Tuple, o Out) killick.Message {
+	m := killick.Message{Key: in.Key(), Headers: in.Headers(), Time: in.Time()}
+	if b, ok := any(&o).(*[]byte); ok {
+		m.Bytes = *b
+	} else {
+		m.Value = o
+	}
+	return m
+}
+
+type typedBolt struct {
+	ExecuteFunc
+	in, out reflect.Type
+}
+
+func (t typedBolt) BoltInfo() (killick.BoltInfo, error) {
+	return killick.BoltInfo{In: known(t.in), Out: known(t.out)}, nil
+}
+
+// known is nil for interface types: they say nothing that can be checked at build time.
+func known(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Interface {
+		return nil
+	}
+	return t
+}
+
+func typed[In any](out reflect.Type, f func(context.Context, In, *killick.Tuple, killick.Emitter) error) killick.BoltFactory {
+	in := reflect.TypeFor[In]()
+	nullable := false
+	switch in.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
+		nullable = true
+	}
+	execute := func(ctx context.Context, t *killick.Tuple, e killick.Emitter) error {
+		var v In
+		if b, ok := any(&v).(*[]byte); ok {
+			*b = t.Bytes()
+		} else if x := t.Value(); x != nil {
+			if v, ok = x.(In); !ok {
+				return killick.Permanent(fmt.Errorf("bolt: the value is a %T, not a %v", x, in))
+			}
+		} else if !nullable {
+			return killick.Permanent(fmt.Errorf("bolt: a null value cannot be a %v; take a pointer to accept null values", in))
+		}
+		return f(ctx, v, t, e)
+	}
+	return func() killick.Bolt { return typedBolt{execute, in, out} }
+}
+
+func errCount(what, name string, n int) error {
+	return fmt.Errorf("%s: %s is %d; it must be at least 1", what, name, n)
+}
