@@ -64,8 +64,8 @@ type Sample struct {
 	// Done is what Metadata says of finished offsets above Offset, decoded by the caller. nil when there are none or they
 	// were not decoded: then they are not judged.
 	Done []int64
-	// Ends has all partitions of OutputTopic and DeadLetterTopic, read AFTER the committed offset. Samples may share one
-	// slice.
+	// Ends has all partitions of OutputTopic and DeadLetterTopic, read AFTER the committed offset; 0 for one that does
+	// not exist yet. Samples may share one slice.
 	Ends []End
 }
 
