@@ -137,7 +137,9 @@ func (d *dispatcher) run(run Run, attempt int) {
 	}
 	p := d.ports[0]
 	p.count.add(int64(run.To - run.From))
-	if p.codec != nil {
+	if vs, ok := run.Chunk.(valued); ok {
+		d.values(f, vs)
+	} else if p.codec != nil {
 		d.decode(f)
 	}
 	next := run.From
@@ -217,14 +219,47 @@ func (d *dispatcher) route(f *frame, i int) {
 	}
 }
 
-// decode makes the values of the frame's records. What cannot be decoded is dead at once: it
-// will not get better.
-func (d *dispatcher) decode(f *frame) {
+// valued is a chunk whose records may have values already: those of users' spouts.
+type valued interface {
+	// Message returns what was emitted; the error says why it cannot be taken.
+	Message(i int) *killick.Message
+}
+
+// values takes the values of the frame's records, as those of any emit are.
+func (d *dispatcher) values(f *frame, vs valued) {
 	n := f.run.To - f.run.From
+	f.room(n)
+	var tmp item
+	for k := range n {
+		i := f.run.From + k
+		tmp = item{}
+		if err := d.ports[0].take(vs.Message(i), &tmp, d.e.cfg.RoundTrip); err != nil {
+			d.e.cfg.Observe(Event{Kind: TupleDead, Component: d.spec.Name, ID: idOf(f.run.Chunk, i), Attempt: 1, Reason: "codec", Err: err})
+			f.kill(i, &ack.Cause{Outcome: ack.Dead, Component: d.spec.Name, Reason: "codec", Err: err, Attempts: 1, Key: tmp.key})
+			continue
+		}
+		switch {
+		case tmp.typed:
+			f.vals[k] = tmp.val
+		case tmp.bytes != nil:
+			f.vals[k] = tmp.bytes
+		}
+	}
+}
+
+// room makes vals n long.
+func (f *frame) room(n int) {
 	if cap(f.vals0) < n {
 		f.vals0 = make([]any, n)
 	}
 	f.vals = f.vals0[:n]
+}
+
+// decode makes the values of the frame's records. What cannot be decoded is dead at once: it
+// will not get better.
+func (d *dispatcher) decode(f *frame) {
+	n := f.run.To - f.run.From
+	f.room(n)
 	for k := range n {
 		rec := f.run.Chunk.Record(f.run.From + k)
 		b := rec.Bytes()

@@ -32,6 +32,11 @@ type Config struct {
 	// between workers would.
 	RoundTrip bool
 
+	// Executed and Emitted, if set, are told of each execution and each output, from any
+	// goroutine: for tests.
+	Executed func(component, id string, attempt int)
+	Emitted  func(component, stream string, m killick.Message)
+
 	// Observe is told what goes wrong; nil: nobody. It must not block.
 	Observe func(Event)
 }

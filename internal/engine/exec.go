@@ -191,6 +191,9 @@ func (x *exec) fresh() *core.Tuple {
 // has ticked since the last time, so that the caller sends what waits.
 func (x *exec) execute(t *core.Tuple) (ticked bool) {
 	out := x.ex.Begin()
+	if tell := x.e.cfg.Executed; tell != nil {
+		tell(x.c.spec.Name, t.ID(), t.Attempt())
+	}
 	err := x.bolt.Execute(x.ctx, (*killick.Tuple)(t), killick.Emitter(out))
 	x.ex.End()
 	if core.Race {
@@ -301,6 +304,9 @@ func (o *router) emit(ports []*port, in *item, outs []core.Emit[killick.Message]
 	for k := range outs {
 		p := ports[outs[k].Stream]
 		p.count.add(1)
+		if tell := o.e.cfg.Emitted; tell != nil {
+			tell(p.Component, p.Stream, outs[k].M)
+		}
 		to := &tmp
 		if p.plain(&outs[k].M) {
 			if len(p.edges) == 0 {
@@ -389,6 +395,11 @@ func (x *exec) panicked(p any) {
 	var enc encodeError
 	if errors.As(err, &enc) {
 		err, reason = killick.Permanent(err), "codec"
+	}
+	if h != nil && h.Decided() {
+		// The verdict came first; the panic is still a person's to see.
+		x.e.cfg.Observe(Event{Kind: HookFailed, Component: x.c.spec.Name, Task: x.t.index, Reason: "Execute", Err: err, Stack: debug.Stack()})
+		return
 	}
 	if h != nil {
 		h.finish(ack.Failed, reason, err, debug.Stack())

@@ -1,0 +1,14 @@
+// Package testenv tests topologies and bolts.
+//
+// [Run] executes a whole topology in this process, without a broker and in virtual time (a
+// testing/synctest bubble), until every tree has ended: retries, back-off and time-outs take no
+// real time. [Execute] runs one bolt on one message. Sub-package embedded has an embedded Kafka
+// broker for tests that need one.
+//
+//	func TestGreet(t *testing.T) {
+//		r := testenv.Run(t, topology(), testenv.Feed("names", killick.Message{Bytes: []byte("Ada")}))
+//		if got := r.Emitted("greet"); len(got) != 1 {
+//			t.Errorf("greet emitted %d messages", len(got))
+//		}
+//	}
+package testenv
