@@ -202,19 +202,20 @@ func (d *dispatcher) route(f *frame, i int) {
 		if f.hasDead && f.dead[i-f.run.From] {
 			continue
 		}
-		it := item{rec: f.run.Chunk.Record(i), port: p, chunk: f.run.Chunk, i: i, attempt: 1}
+		it := &d.out.tmp
+		*it = item{rec: f.run.Chunk.Record(i), port: p, chunk: f.run.Chunk, i: i, attempt: 1}
 		if f.vals != nil {
 			it.val, it.typed = f.vals[i-f.run.From], true
 		}
 		for _, ed := range p.edges {
 			o := d.out
 			o.picks, o.starts, o.counts = o.picks[:0], o.starts[:0], o.counts[:0]
-			if err := o.chooseGuarded(ed, &it); err != nil {
+			if err := o.chooseGuarded(ed, it); err != nil {
 				f.kill(i, &ack.Cause{Outcome: ack.Dead, Component: ed.to.spec.Name, Reason: "grouping", Err: err, Attempts: 1,
 					Key: it.record().Key(), Value: it.record().Bytes()})
 				break
 			}
-			o.send(ed, &it, o.picks)
+			o.send(ed, it, o.picks)
 		}
 	}
 }

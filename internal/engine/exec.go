@@ -279,7 +279,7 @@ func (x *exec) emit() error {
 // emit sends outs, emitted on ports while in was executed; ordinal numbers the first. fix, if
 // not nil, may change the anchors and the origin of the k-th. On an error nothing has left.
 func (o *router) emit(ports []*port, in *item, outs []core.Emit[killick.Message], ordinal int, fix func(k int, it *item)) (err error) {
-	var tmp item
+	tmp := &o.tmp
 	o.picks, o.starts, o.counts, o.ready = o.picks[:0], o.starts[:0], o.counts[:0], o.ready[:0]
 	// Whatever can fail comes first, so that a failed try leaves nothing behind.
 	for k := range outs {
@@ -287,18 +287,18 @@ func (o *router) emit(ports []*port, in *item, outs []core.Emit[killick.Message]
 		if p.plain(&outs[k].M) {
 			continue
 		}
-		o.child(p, in, &outs[k], ordinal+k, &tmp)
-		if err := p.take(&outs[k].M, &tmp, o.e.cfg.RoundTrip); err != nil {
+		o.child(p, in, &outs[k], ordinal+k, tmp)
+		if err := p.take(&outs[k].M, tmp, o.e.cfg.RoundTrip); err != nil {
 			return killick.Permanent(err)
 		}
 		for _, ed := range p.edges {
 			if ed.user() {
-				if err := o.chooseGuarded(ed, &tmp); err != nil {
+				if err := o.chooseGuarded(ed, tmp); err != nil {
 					return err
 				}
 			}
 		}
-		o.ready = append(o.ready, tmp)
+		o.ready = append(o.ready, *tmp)
 	}
 	chosen, ready := 0, 0
 	for k := range outs {
@@ -307,7 +307,7 @@ func (o *router) emit(ports []*port, in *item, outs []core.Emit[killick.Message]
 		if tell := o.e.cfg.Emitted; tell != nil {
 			tell(p.Component, p.Stream, outs[k].M)
 		}
-		to := &tmp
+		to := tmp
 		if p.plain(&outs[k].M) {
 			if len(p.edges) == 0 {
 				continue

@@ -18,6 +18,7 @@ type router struct {
 	picks   []int
 	starts  []int // of the picks made ahead, per edge with user code
 	counts  []int
+	tmp     item   // the output that is being routed
 	ready   []item // outputs that were checked ahead
 	scratch []int
 }

@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/bolt"
+	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/spout"
+)
+
+// benchRecord is a record of 100 bytes.
+type benchRecord struct{ key, value []byte }
+
+func (r *benchRecord) Key() []byte            { return r.key }
+func (r *benchRecord) Bytes() []byte          { return r.value }
+func (r *benchRecord) Headers() []core.Header { return nil }
+func (r *benchRecord) Time() time.Time        { return time.UnixMilli(1) }
+
+// benchFeed hands out n roots in runs of 256, without a ledger below it.
+type benchFeed struct {
+	recs   []benchRecord
+	left   atomic.Int64
+	open   atomic.Int64
+	limit  int64
+	epoch  ack.Epoch
+	signal chan struct{}
+}
+
+func newBenchFeed(n int) *benchFeed {
+	f := &benchFeed{limit: 1024, signal: make(chan struct{}, 1)}
+	for range 256 {
+		f.recs = append(f.recs, benchRecord{[]byte("k"), make([]byte, 100)})
+	}
+	f.left.Store(int64(n))
+	return f
+}
+
+func (f *benchFeed) Next(ctx context.Context, r *Run) error {
+	for {
+		left := f.left.Load()
+		if left <= 0 {
+			return io.EOF
+		}
+		if n := min(256, left, f.limit-f.open.Load()); n > 0 {
+			f.left.Add(-n)
+			f.open.Add(n)
+			*r = Run{f, 0, int(n)}
+			return nil
+		}
+		select {
+		case <-f.signal:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+func (f *benchFeed) Wake() { f.poke() }
+func (f *benchFeed) poke() {
+	select {
+	case f.signal <- struct{}{}:
+	default:
+	}
+}
+func (f *benchFeed) Stop()                    { f.left.Store(0); f.poke() }
+func (f *benchFeed) Pending() int             { return int(f.open.Load()) }
+func (f *benchFeed) Record(i int) core.Record { return &f.recs[i] }
+func (f *benchFeed) Origin(i int) core.Origin { return core.Origin{Topic: "t", Offset: int64(i)} }
+func (f *benchFeed) Partition() int32         { return 0 }
+func (f *benchFeed) Epoch() *ack.Epoch        { return &f.epoch }
+func (f *benchFeed) EndRun(from, to int)      { f.open.Add(int64(from - to)); f.poke() }
+func (f *benchFeed) End(i int, _ *ack.Cause)  { f.EndRun(i, i+1) }
+
+func null(context.Context, *killick.Tuple, killick.Emitter) error { return nil }
+
+func pass(_ context.Context, in *killick.Tuple, out killick.Emitter) error {
+	out.Emit(killick.Message{Key: in.Key(), Bytes: in.Bytes()})
+	return nil
+}
+
+var sum atomic.Int64
+
+func read(_ context.Context, in *killick.Tuple, _ killick.Emitter) error {
+	if len(in.Bytes()) == 0 {
+		sum.Add(1)
+	}
+	return nil
+}
+
+func benchTopology(b testing.TB, n int, build func(t *killick.Topology)) {
+	t := killick.New("bench")
+	t.Spout("in", spout.Kafka("in"))
+	build(t)
+	spec, err := t.Spec()
+	if err != nil {
+		b.Fatal(err)
+	}
+	e, err := New(Config{Spec: spec, Feeds: map[string]Feed{"in": newBenchFeed(n)}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := e.Run(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkFused is what the engine adds per record when one bolt runs on the dispatcher.
+func BenchmarkFused(b *testing.B) {
+	b.ReportAllocs()
+	benchTopology(b, b.N, func(t *killick.Topology) { t.Bolt("read", bolt.Func(read)).Shuffle("in") })
+}
+
+// BenchmarkFused3 is three bolts in a row on the dispatcher.
+func BenchmarkFused3(b *testing.B) {
+	b.ReportAllocs()
+	benchTopology(b, b.N, func(t *killick.Topology) {
+		t.Bolt("a", bolt.Func(pass)).Shuffle("in")
+		t.Bolt("b", bolt.Func(pass)).Shuffle("a")
+		t.Bolt("read", bolt.Func(read)).Shuffle("b")
+	})
+}
+
+// BenchmarkHop is one hand-over to two tasks.
+func BenchmarkHop(b *testing.B) {
+	b.ReportAllocs()
+	benchTopology(b, b.N, func(t *killick.Topology) { t.Bolt("read", bolt.Func(read)).Tasks(2).Shuffle("in") })
+}
+
+// BenchmarkHold holds each tuple and acks it at once.
+func BenchmarkHold(b *testing.B) {
+	b.ReportAllocs()
+	benchTopology(b, b.N, func(t *killick.Topology) {
+		t.Bolt("hold", bolt.Func(func(_ context.Context, _ *killick.Tuple, out killick.Emitter) error {
+			out.Hold().Ack()
+			return nil
+		})).Shuffle("in")
+	})
+}
