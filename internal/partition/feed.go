@@ -1,0 +1,228 @@
+package partition
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/internal/engine"
+	"github.com/killick-io/killick/offsets"
+)
+
+// runSize is how many roots are handed to the engine at once.
+const runSize = 256
+
+// Hooks are what a feed asks of its owner. They are called from any goroutine, without locks
+// held, and must not block.
+type Hooks struct {
+	// Resume says that fetching of p should go on.
+	Resume func(p *Partition)
+	// Dead takes a root over whose tree is dead and wants a dead letter. The owner calls
+	// Dead.Done when that is durable.
+	Dead func(Dead)
+}
+
+// Feed hands the roots of one spout's partitions to the engine. It implements engine.Feed.
+type Feed struct {
+	Spout   string
+	pending int   // started roots per partition
+	high    int64 // bytes per partition above which fetching pauses
+	hooks   Hooks
+
+	mu      sync.Mutex
+	parts   []*Partition
+	turn    int
+	stopped bool
+	woken   bool
+	// ends, if not nil, makes the feed bounded: it ends when each of these partitions has come
+	// to its end.
+	ends   map[Key]int64
+	over   map[Key]bool // ended, and stays so when the partition moves away
+	signal chan struct{}
+}
+
+// Key names a partition.
+type Key struct {
+	Topic string
+	ID    int32
+}
+
+// NewFeed makes the feed of a spout with its limits per partition.
+func NewFeed(spout string, pending int, bytes int64, hooks Hooks) *Feed {
+	return &Feed{Spout: spout, pending: pending, high: bytes, hooks: hooks, signal: make(chan struct{}, 1)}
+}
+
+// Bound makes the run a bounded one. ends has the end of each partition; it is called before
+// the first Open.
+func (f *Feed) Bound(ends map[Key]int64) {
+	f.mu.Lock()
+	f.ends, f.over = ends, map[Key]bool{}
+	for k, end := range ends {
+		if end <= 0 {
+			f.over[k] = true
+		}
+	}
+	f.mu.Unlock()
+	f.poke()
+}
+
+// Open starts an assignment of a partition at the committed offset base. held keeps its records
+// back until Release.
+func (f *Feed) Open(topic string, id int32, base int64, m offsets.Map, held bool) *Partition {
+	p := &Partition{Topic: topic, ID: id, feed: f, ledger: offsets.Open(base, m), until: -1, last: -1, held: held}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ends != nil {
+		if end, ok := f.ends[Key{topic, id}]; ok {
+			p.until = end
+		}
+	}
+	f.parts = append(f.parts, p)
+	f.poke()
+	return p
+}
+
+// Remove takes a closed partition off the feed.
+func (f *Feed) Remove(p *Partition) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if i := slices.Index(f.parts, p); i >= 0 {
+		f.parts = slices.Delete(f.parts, i, i+1)
+	}
+	f.poke()
+}
+
+// Partitions returns those that are open.
+func (f *Feed) Partitions() []*Partition {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.parts)
+}
+
+func (f *Feed) poke() {
+	select {
+	case f.signal <- struct{}{}:
+	default:
+	}
+}
+
+// Delivered says that there may be something to start.
+func (f *Feed) Delivered() { f.poke() }
+
+func (f *Feed) resume(p *Partition) {
+	if f.hooks.Resume != nil {
+		f.hooks.Resume(p)
+	}
+}
+
+func (f *Feed) dead(d Dead) { f.hooks.Dead(d) }
+
+// Next implements engine.Feed: partitions take turns.
+func (f *Feed) Next(ctx context.Context, r *engine.Run) error {
+	for {
+		f.mu.Lock()
+		if f.stopped {
+			f.mu.Unlock()
+			return io.EOF
+		}
+		var resume []*Partition
+		found := false
+		n := len(f.parts)
+		for k := range n {
+			p := f.parts[(f.turn+k)%n]
+			p.mu.Lock()
+			p.drainLocked()
+			c, from, to := p.takeLocked(runSize)
+			if p.resumeLocked() {
+				resume = append(resume, p)
+			}
+			if f.ends != nil && p.finishedLocked() {
+				f.over[Key{p.Topic, p.ID}] = true
+			}
+			p.mu.Unlock()
+			if c != nil {
+				*r = engine.Run{Chunk: c, From: from, To: to}
+				f.turn = (f.turn + k + 1) % n
+				found = true
+				break
+			}
+		}
+		woken := f.woken
+		f.woken = false
+		end := f.ends != nil && len(f.over) >= len(f.ends)
+		f.mu.Unlock()
+		for _, p := range resume {
+			f.resume(p)
+		}
+		switch {
+		case found, woken:
+			return nil
+		case end:
+			return io.EOF
+		}
+		select {
+		case <-f.signal:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Wake implements engine.Feed.
+func (f *Feed) Wake() {
+	f.mu.Lock()
+	f.woken = true
+	f.mu.Unlock()
+	f.poke()
+}
+
+// Stop implements engine.Feed.
+func (f *Feed) Stop() {
+	f.mu.Lock()
+	f.stopped = true
+	f.mu.Unlock()
+	f.poke()
+}
+
+// Pending implements engine.Feed.
+func (f *Feed) Pending() int {
+	n := 0
+	for _, p := range f.Partitions() {
+		p.mu.Lock()
+		p.drainLocked()
+		n += p.started
+		p.mu.Unlock()
+	}
+	return n
+}
+
+// Dead is a root that wants a dead letter. It stays open, and holds the floor, until Done.
+type Dead struct {
+	p     *Partition
+	c     *chunk
+	i     int
+	Cause *ack.Cause
+}
+
+// Topic, Partition and Offset are the root's.
+func (d Dead) Topic() string    { return d.p.Topic }
+func (d Dead) Partition() int32 { return d.p.ID }
+func (d Dead) Offset() int64    { return d.c.c.Offset(d.i) }
+
+// Record is the root's record.
+func (d Dead) Record() *kgo.Record { return d.c.recs[d.i].r }
+
+// Gone reports whether the partition was lost meanwhile: its next owner will decide anew.
+func (d Dead) Gone() bool { return d.p.epoch.Closed() }
+
+// Done says that the dead letter is durable: the root has ended.
+func (d Dead) Done() {
+	d.p.dying.Add(-1)
+	d.c.ended(d.i)
+}
+
+var _ engine.Feed = (*Feed)(nil)

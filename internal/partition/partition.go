@@ -1,0 +1,332 @@
+package partition
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/offsets"
+)
+
+// Partition is one partition during one assignment.
+type Partition struct {
+	Topic string
+	ID    int32
+	feed  *Feed
+	epoch ack.Epoch
+
+	mu     sync.Mutex
+	ledger *offsets.Ledger
+	queue  []*chunk // polled and not wholly started, in order
+	cursor int      // of queue[0]: its first record that is not started
+	// started counts roots that were handed out and have not ended; at most feed.Pending.
+	started int
+	bytes   int64 // of chunks with an open record, started or not
+	paused  bool  // fetching is paused: bytes rose above the high water
+	until   int64 // a bounded run ends here; -1: never
+	last    int32 // leader epoch of the last delivered record, -1: none
+	moved   time.Time
+	closed  bool
+	// held keeps records back until the start position is committed (a "latest" start).
+	held bool
+	offs []int64 // scratch
+
+	ends struct {
+		sync.Mutex
+		list []end
+	}
+	dying atomic.Int64 // roots whose dead letter is being written
+}
+
+// end is a root whose tree has ended, on its way to the ledger.
+type end struct {
+	c *chunk
+	i int
+}
+
+// Name is "topic/3".
+func (p *Partition) Name() string { return fmt.Sprintf("%s/%d", p.Topic, p.ID) }
+
+// Deliver adds a polled batch. Control records move the position and are never tuples. It is
+// called by the poll goroutine only, and reports whether fetching should pause. An error means
+// that the batch contradicts what was delivered before.
+func (p *Partition) Deliver(recs []*kgo.Record) (pause bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(recs) == 0 {
+		return false, nil
+	}
+	p.offs = p.offs[:0]
+	size := int64(0)
+	kept := make([]record, 0, len(recs))
+	after := int64(-1) // position behind the last record of any kind
+	for _, r := range recs {
+		if p.until >= 0 && r.Offset >= p.until {
+			after = max(after, p.until)
+			break
+		}
+		after = r.Offset + 1
+		if r.Attrs.IsControl() {
+			continue
+		}
+		kept = append(kept, record{r})
+		p.offs = append(p.offs, r.Offset)
+		size += sizeOf(r)
+		p.last = r.LeaderEpoch
+	}
+	if len(kept) > 0 {
+		lc, err := p.ledger.Deliver(p.offs)
+		if err != nil {
+			return false, fmt.Errorf("%s at %d: %w", p.Name(), p.offs[0], err)
+		}
+		if lc.Open() > 0 {
+			c := &chunk{p: p, c: lc, recs: kept, bytes: size}
+			p.queue = append(p.queue, c)
+			p.bytes += size
+		}
+	}
+	if after > p.ledger.Next() {
+		if err := p.ledger.Skip(after); err != nil {
+			return false, fmt.Errorf("%s at %d: %w", p.Name(), after, err)
+		}
+	}
+	p.moved = time.Now()
+	if p.bytes > p.feed.high && !p.paused {
+		p.paused = true
+		return true, nil
+	}
+	return false, nil
+}
+
+// Skip moves the position behind offsets that the log does not have any more, if nothing was
+// delivered meanwhile.
+func (p *Partition) Skip(from, to int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.ledger.Next() != from || to <= from {
+		return false
+	}
+	if p.until >= 0 {
+		to = min(to, p.until)
+	}
+	return p.ledger.Skip(to) == nil
+}
+
+func sizeOf(r *kgo.Record) int64 {
+	n := int64(len(r.Key)+len(r.Value)) + recordOverhead
+	for i := range r.Headers {
+		n += int64(len(r.Headers[i].Key)+len(r.Headers[i].Value)) + 40
+	}
+	return n
+}
+
+// recordOverhead is what a fetched record costs beside its bytes.
+const recordOverhead = 176
+
+// take gives the next roots to start, at most max. p.mu is held.
+func (p *Partition) takeLocked(max int) (c *chunk, from, to int) {
+	max = min(max, p.feed.pending-p.started)
+	if p.closed || p.held || max <= 0 {
+		return nil, 0, 0
+	}
+	for len(p.queue) > 0 {
+		c = p.queue[0]
+		from = p.cursor
+		for from < len(c.recs) && c.c.Ended(from) { // the completion map knew it
+			from++
+		}
+		to = from
+		for to < len(c.recs) && to-from < max && !c.c.Ended(to) {
+			to++
+		}
+		p.cursor = to
+		if to == len(c.recs) {
+			p.queue[0] = nil
+			p.queue, p.cursor = p.queue[1:], 0
+			if len(p.queue) == 0 {
+				p.queue = nil
+			}
+		}
+		if from < to {
+			p.started += to - from
+			return c, from, to
+		}
+	}
+	return nil, 0, 0
+}
+
+// drainLocked brings ended trees to the ledger. p.mu is held.
+func (p *Partition) drainLocked() {
+	p.ends.Lock()
+	list := p.ends.list
+	p.ends.list = nil
+	p.ends.Unlock()
+	for _, e := range list {
+		if e.c.c.End(e.i) {
+			p.endedLocked(e.c, 1)
+		}
+	}
+}
+
+func (p *Partition) endedLocked(c *chunk, n int) {
+	p.started -= n
+	if c.c.Open() == 0 {
+		p.bytes -= c.bytes
+		c.recs = nil
+	}
+}
+
+// resumeLocked reports whether fetching should go on. p.mu is held.
+func (p *Partition) resumeLocked() bool {
+	if p.paused && !p.closed && p.bytes <= p.feed.high/2 {
+		p.paused = false
+		return true
+	}
+	return false
+}
+
+// finishedLocked reports whether a bounded run has nothing more to start here.
+func (p *Partition) finishedLocked() bool {
+	return p.until >= 0 && p.ledger.Next() >= p.until && len(p.queue) == 0
+}
+
+// Close ends the assignment: nothing that comes later changes anything. It returns how many
+// started roots are left open.
+func (p *Partition) Close() (open int) {
+	p.epoch.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return 0
+	}
+	p.drainLocked()
+	p.closed = true
+	p.ledger.Close()
+	open = p.started
+	p.started, p.queue, p.bytes = 0, nil, 0
+	return open
+}
+
+// Release lets the records through that were held back for the first commit.
+func (p *Partition) Release() {
+	p.mu.Lock()
+	p.held = false
+	p.mu.Unlock()
+	p.feed.poke()
+}
+
+// Position is what may be committed now.
+type Position struct {
+	Map         offsets.Map
+	LeaderEpoch int32
+}
+
+// Position returns the floor and the completion map, taken at one moment; false: closed.
+func (p *Partition) Position() (Position, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return Position{}, false
+	}
+	p.drainLocked()
+	return Position{p.ledger.Snapshot(), p.last}, true
+}
+
+// Status is a snapshot of a partition for people.
+type Status struct {
+	Topic     string
+	Partition int32
+	Next      int64 // position: the next offset to be delivered
+	Floor     int64
+	Oldest    int64 // first open offset, -1: none
+	Started   int
+	Waiting   int // polled and not started
+	Bytes     int64
+	Paused    bool
+	Held      bool
+	Finished  bool
+	Moved     time.Time // when the last batch came
+}
+
+// Status returns a snapshot.
+func (p *Partition) Status() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drainLocked()
+	s := Status{Topic: p.Topic, Partition: p.ID, Next: p.ledger.Next(), Floor: p.ledger.Floor(), Oldest: -1, Started: p.started,
+		Waiting: p.ledger.Pending() - p.started, Bytes: p.bytes, Paused: p.paused, Held: p.held, Finished: p.finishedLocked(), Moved: p.moved}
+	if o, ok := p.ledger.Oldest(); ok {
+		s.Oldest = o
+	}
+	return s
+}
+
+// chunk is one polled batch. It implements engine.Chunk.
+type chunk struct {
+	p     *Partition
+	c     *offsets.Chunk // guarded by p.mu
+	recs  []record       // dropped when all have ended
+	bytes int64
+}
+
+func (c *chunk) Origin(i int) core.Origin {
+	return core.Origin{Topic: c.p.Topic, Partition: c.p.ID, Offset: c.c.Offset(i)}
+}
+func (c *chunk) Partition() int32         { return c.p.ID }
+func (c *chunk) Epoch() *ack.Epoch        { return &c.p.epoch }
+func (c *chunk) Record(i int) core.Record { return &c.recs[i] }
+
+func (c *chunk) EndRun(from, to int) {
+	p := c.p
+	p.mu.Lock()
+	full := p.started >= p.feed.pending
+	p.endedLocked(c, c.c.EndRun(from, to))
+	resume := p.resumeLocked()
+	p.mu.Unlock()
+	if resume {
+		p.feed.resume(p)
+	}
+	if full {
+		p.feed.poke()
+	}
+}
+
+func (c *chunk) End(i int, cause *ack.Cause) {
+	if cause != nil && cause.Policy == ack.DeadLetter {
+		c.p.dying.Add(1)
+		c.p.feed.dead(Dead{p: c.p, c: c, i: i, Cause: cause})
+		return
+	}
+	c.ended(i)
+}
+
+func (c *chunk) ended(i int) {
+	p := c.p
+	p.ends.Lock()
+	p.ends.list = append(p.ends.list, end{c, i})
+	p.ends.Unlock()
+	p.feed.poke()
+}
+
+// record is a fetched record as a core.Record.
+type record struct{ r *kgo.Record }
+
+func (r *record) Key() []byte     { return r.r.Key }
+func (r *record) Bytes() []byte   { return r.r.Value }
+func (r *record) Time() time.Time { return r.r.Timestamp }
+
+func (r *record) Headers() []core.Header {
+	if len(r.r.Headers) == 0 {
+		return nil
+	}
+	out := make([]core.Header, len(r.r.Headers))
+	for i, h := range r.r.Headers {
+		out[i] = core.Header(h)
+	}
+	return out
+}
