@@ -41,20 +41,22 @@ type Cleaner interface {
 
 // Flusher is an optional interface of bolts that keep tuples: Flush is called when the
 // worker drains, or a bounded run ends, and the task has nothing left to execute. It
-// should bring all held tuples to a verdict soon.
+// should bring all held tuples to a verdict soon. Its error is reported; the tuples keep
+// their verdicts.
 type Flusher interface {
 	Flush(ctx context.Context) error
 }
 
 // Ticker is an optional interface of bolts. Tick is called on the task's goroutine at the
 // component's interval ([BoltDecl.Tick] or [BoltInfo]). To emit anchored tuples, keep a
-// Held and emit by it.
+// Held and emit by it. An error, or a panic, is reported and drops what this call emitted;
+// the next interval calls again.
 type Ticker interface {
 	Tick(ctx context.Context, out Untracked) error
 }
 
-// Informer is an optional interface of bolts: what a bolt knows of itself. What the
-// builder says wins.
+// Informer is an optional interface of bolts: what a bolt knows of itself. It is asked when
+// a topology is validated; an error is a mistake of the topology. What the builder says wins.
 type Informer interface {
 	BoltInfo() (BoltInfo, error)
 }
@@ -65,6 +67,7 @@ type BoltInfo struct {
 	Out      reflect.Type  // of the default stream's values; nil: any
 	InFlight int           // executions at a time; 0: 1
 	Tick     time.Duration // interval of Tick; 0: the builder must say
+	Keeps    time.Duration // it may hold a tuple that long by design; the time-out must be longer
 	Sink     *SinkInfo     // the bolt writes to Kafka
 }
 
@@ -72,7 +75,6 @@ type BoltInfo struct {
 // input is acked when all of it is durable; a record-level error is a failed try.
 type SinkInfo struct {
 	Topic   string                 // where all of it goes,
-	TopicOf func(in *Tuple) string // or where each input's goes
+	TopicOf func(in *Tuple) string // or where each input's goes; "" is a permanent failure
 	Codec   Codec                  // nil: the input stream's
-	Cluster string                 // "": the topology's own
 }

@@ -19,8 +19,9 @@ type Codec interface {
 	Type() reflect.Type // of the values; nil: any
 }
 
-// NewCodec makes a codec of two functions. Decode must not keep or change the bytes that
-// it gets, unless it returns them.
+// NewCodec makes a codec of two functions, which are called from several goroutines. decode
+// may keep the bytes that it gets, in what it returns, but must not change them. A nil
+// function is a mistake that the topology's validation names.
 func NewCodec[T any](encode func(T) ([]byte, error), decode func([]byte) (T, error)) Codec {
 	return codec[T]{encode, decode}
 }
@@ -41,7 +42,16 @@ func (c codec[T]) Encode(v any) ([]byte, error) {
 func (c codec[T]) Decode(b []byte) (any, error) { return c.decode(b) }
 func (c codec[T]) Type() reflect.Type           { return reflect.TypeFor[T]() }
 
-// JSON is encoding/json for T. Decode refuses anything after the value.
+// check is looked for when a topology is validated.
+func (c codec[T]) check() error {
+	if c.encode == nil || c.decode == nil {
+		return fmt.Errorf("NewCodec[%v] was given a nil function; it needs encode and decode", c.Type())
+	}
+	return nil
+}
+
+// JSON is encoding/json for T. Decode refuses anything but white space after the value. The
+// text null is a value, which T must be able to hold; a null record value never gets here.
 func JSON[T any]() Codec {
 	return codec[T]{
 		encode: func(v T) ([]byte, error) { return json.Marshal(v) },
@@ -51,7 +61,7 @@ func JSON[T any]() Codec {
 				return v, err
 			}
 			if _, err := d.Token(); err != io.EOF {
-				return v, errors.New("data after the JSON value")
+				return v, errors.New("killick: data after the JSON value")
 			}
 			return v, nil
 		},
@@ -66,15 +76,23 @@ func Bytes() Codec {
 	}
 }
 
-// String is the codec of UTF-8 text. Decode refuses what is not valid UTF-8.
+// String is the codec of UTF-8 text. Both ways refuse what is not valid UTF-8: a stream means
+// the same inside a process as between two.
 func String() Codec {
 	return codec[string]{
-		encode: func(s string) ([]byte, error) { return []byte(s), nil },
+		encode: func(s string) ([]byte, error) {
+			if !utf8.ValidString(s) {
+				return nil, errUTF8
+			}
+			return []byte(s), nil
+		},
 		decode: func(b []byte) (string, error) {
 			if !utf8.Valid(b) {
-				return "", errors.New("not valid UTF-8")
+				return "", errUTF8
 			}
 			return string(b), nil
 		},
 	}
 }
+
+var errUTF8 = errors.New("killick: not valid UTF-8")

@@ -5,6 +5,13 @@ import (
 	"time"
 )
 
+// Limits that keep a typing mistake from taking all memory: tasks and executions are made at
+// start.
+const (
+	maxTasks    = 1 << 15
+	maxInFlight = 1 << 16
+)
+
 // SpoutDecl is a spout under construction.
 type SpoutDecl struct {
 	name     string
@@ -17,9 +24,7 @@ type SpoutDecl struct {
 }
 
 func (d *SpoutDecl) wrong(err error) {
-	if err != nil {
-		d.mistakes = append(d.mistakes, &Mistake{callerAbove(3), d.name, err.Error()})
-	}
+	d.mistakes = append(d.mistakes, mistakes(callerAbove(3), d.name, err)...)
 }
 
 // Pending limits the roots that are started and have not ended, per partition (per task
@@ -41,8 +46,8 @@ func checkPending(records int, bytes int64) error {
 // Tasks sets the number of tasks of a spout other than Kafka. A Kafka spout has none:
 // partitions are its unit.
 func (d *SpoutDecl) Tasks(n int) *SpoutDecl {
-	if n < 1 {
-		d.wrong(fmt.Errorf("Tasks(%d): a spout needs at least one task", n))
+	if n < 1 || n > maxTasks {
+		d.wrong(fmt.Errorf("Tasks(%d): use between 1 and %d", n, maxTasks))
 	}
 	d.tasks, d.tasksSet = n, true
 	return d
@@ -66,7 +71,12 @@ const (
 var groupingNames = [...]string{"shuffle", "local", "by-partition", "fields", "partial-key", "global", "all", "custom"}
 
 // String returns Storm's name in lower case.
-func (g Grouping) String() string { return groupingNames[g] }
+func (g Grouping) String() string {
+	if int(g) < len(groupingNames) {
+		return groupingNames[g]
+	}
+	return fmt.Sprintf("Grouping(%d)", uint8(g))
+}
 
 // placed reports whether an input by g makes its component placed: exactly n tasks in
 // the topology, wherever they run.
@@ -83,10 +93,12 @@ type BoltDecl struct {
 	tick     time.Duration
 	timeout  time.Duration
 	retry    Retry
-	placed   bool
+	placed   bool // said so; an input may make it so, too
 	inputs   []input
 	streams  []stream
 	mistakes []error
+
+	retryWhere string
 }
 
 type input struct {
@@ -104,9 +116,7 @@ type stream struct {
 }
 
 func (d *BoltDecl) wrong(err error) {
-	if err != nil {
-		d.mistakes = append(d.mistakes, &Mistake{callerAbove(3), d.name, err.Error()})
-	}
+	d.mistakes = append(d.mistakes, mistakes(callerAbove(3), d.name, err)...)
 }
 
 func (d *BoltDecl) input(from string, g Grouping, key func(*Tuple) []byte, pick func([]int, *Tuple, int) []int) *BoltDecl {
@@ -141,11 +151,13 @@ func (d *BoltDecl) PartialKey(from string, key func(*Tuple) []byte) *BoltDecl {
 // Global gives all tuples to the first task.
 func (d *BoltDecl) Global(from string) *BoltDecl { return d.input(from, GlobalGrouping, nil, nil) }
 
-// All gives each tuple to every task.
+// All gives each tuple to every task; each has a tuple of its own, with its own tries.
 func (d *BoltDecl) All(from string) *BoltDecl { return d.input(from, AllGrouping, nil, nil) }
 
 // Custom lets pick choose: it appends the indices of the tasks to dst and returns it.
-// None means that the tuple goes nowhere. It covers Storm's direct and none groupings.
+// None means that the tuple goes nowhere; an index that is not in [0, tasks), like a panic, is
+// a failed try of the emitter's input. pick runs on the emitter's goroutine and must be quick.
+// It covers Storm's direct and none groupings.
 func (d *BoltDecl) Custom(from string, pick func(dst []int, t *Tuple, tasks int) []int) *BoltDecl {
 	return d.input(from, CustomGrouping, nil, pick)
 }
@@ -153,8 +165,8 @@ func (d *BoltDecl) Custom(from string, pick func(dst []int, t *Tuple, tasks int)
 // Tasks sets the number of tasks: of a placed component in the whole topology, of a local
 // one in each worker. Default: 1.
 func (d *BoltDecl) Tasks(n int) *BoltDecl {
-	if n < 1 || n > 1<<15 {
-		d.wrong(fmt.Errorf("Tasks(%d): between 1 and 32768", n))
+	if n < 1 || n > maxTasks {
+		d.wrong(fmt.Errorf("Tasks(%d): use between 1 and %d", n, maxTasks))
 	}
 	d.tasks = n
 	return d
@@ -167,8 +179,8 @@ func (d *BoltDecl) Placed() *BoltDecl { d.placed = true; return d }
 // for bolts that wait. Execute is not called while n are running, so that no clock runs
 // in a queue. Default: 1.
 func (d *BoltDecl) InFlight(n int) *BoltDecl {
-	if n < 1 {
-		d.wrong(fmt.Errorf("InFlight(%d): at least 1", n))
+	if n < 1 || n > maxInFlight {
+		d.wrong(fmt.Errorf("InFlight(%d): use between 1 and %d", n, maxInFlight))
 	}
 	d.inFlight = n
 	return d
@@ -178,6 +190,7 @@ func (d *BoltDecl) InFlight(n int) *BoltDecl {
 func (d *BoltDecl) Tick(every time.Duration) *BoltDecl {
 	if every <= 0 {
 		d.wrong(fmt.Errorf("Tick(%v): the interval must be positive", every))
+		every = -1 // said, if wrongly
 	}
 	d.tick = every
 	return d
@@ -195,10 +208,15 @@ func (d *BoltDecl) Timeout(t time.Duration) *BoltDecl {
 }
 
 // Retry sets the component's policy; what is zero comes from the topology's.
-func (d *BoltDecl) Retry(r Retry) *BoltDecl { d.retry = r; d.wrong(r.validate()); return d }
+func (d *BoltDecl) Retry(r Retry) *BoltDecl {
+	d.retry, d.retryWhere = r, callerAbove(2)
+	d.wrong(r.validate())
+	return d
+}
 
 // Stream declares an output. The default stream is "" and needs no declaration unless its
-// values have a codec. c nil: raw bytes, or values that stay in this process.
+// values have a codec. c nil: raw bytes, or values that stay in this process. Tuples of a
+// stream that nobody subscribes to are dropped.
 func (d *BoltDecl) Stream(name string, c Codec) *BoltDecl {
 	d.streams = append(d.streams, stream{name, c, callerAbove(2)})
 	return d

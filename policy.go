@@ -15,7 +15,8 @@ type Retry struct {
 	// Min and Max bound the wait before the next try: random between 0 and
 	// Min * 2^(tries-1), at most Max (full jitter). Default: 100ms and 30s.
 	Min, Max time.Duration
-	// Tree replays the root's whole tree, as Storm does, instead of the failed tuple.
+	// Tree replays the root's whole tree, as Storm does, instead of the failed tuple. Set for
+	// a topology it counts for all of its components.
 	Tree bool
 	// After says what becomes of the root when the tries are used up, or the failure is
 	// permanent. Default: DeadLetter().
@@ -41,7 +42,7 @@ func DeadLetter() After { return After{afterDeadLetter} }
 // Stop stops the worker; the root stays open, so its partition's offset stays before it.
 func Stop() After { return After{afterStop} }
 
-// Skip gives the root up without a trace but a log line and a count.
+// Skip gives the root up: nothing is kept of it but a warning in the log and a count.
 func Skip() After { return After{afterSkip} }
 
 // String names the choice: dead-letter, stop or skip.
@@ -55,13 +56,14 @@ func (a After) String() string {
 	return "dead-letter"
 }
 
-// IsStop and IsSkip say what was chosen; neither is DeadLetter, the default.
+// IsStop reports whether a is [Stop].
 func (a After) IsStop() bool { return a.kind == afterStop }
 
-// IsSkip says that the root is given up.
+// IsSkip reports whether a is [Skip]. What is neither that nor Stop is [DeadLetter], the
+// default.
 func (a After) IsSkip() bool { return a.kind == afterSkip }
 
-// withDefaults fills what is zero from d, then from the defaults.
+// withDefaults fills what is zero from d.
 func (r Retry) withDefaults(d Retry) Retry {
 	if r.Attempts == 0 {
 		r.Attempts = d.Attempts
@@ -94,9 +96,20 @@ func (r Retry) validate() error {
 	return errors.Join(errs...)
 }
 
+// checkFilled looks at a policy with its defaults filled in, which may contradict what was
+// said.
+func (r Retry) checkFilled() error {
+	if r.Min > r.Max {
+		return fmt.Errorf("Retry.Min is %v, above Retry.Max, which is %v by default; set both", r.Min, r.Max)
+	}
+	return nil
+}
+
 // Ceiling returns the upper bound of the wait after the given number of failed tries
-// (from 1). It doubles from Min and stays at Max: it cannot overflow.
+// (from 1). It doubles from Min and stays at Max: it cannot overflow. What is zero counts as
+// the default.
 func (r Retry) Ceiling(tries int) time.Duration {
+	r = r.withDefaults(defaultRetry)
 	d := r.Min
 	for i := 1; i < tries && d < r.Max; i++ {
 		if d > r.Max/2 {
@@ -114,7 +127,7 @@ func (r Retry) Delay(tries int) time.Duration {
 	if c <= 0 {
 		return 0
 	}
-	return time.Duration(rand.Int64N(int64(c) + 1))
+	return time.Duration(rand.Uint64N(uint64(c) + 1)) // unsigned, since c may be the largest there is
 }
 
 // Permanent says that err will not go away: no retry, [Retry.After] at once. A nil err

@@ -1,6 +1,7 @@
 package killick
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -63,9 +64,7 @@ func (t *Topology) Pending(records int, bytes int64) *Topology {
 
 // check records what is wrong with a topology-wide setting.
 func (t *Topology) check(err error) {
-	if err != nil {
-		t.mistakes = append(t.mistakes, &Mistake{Where: callerAbove(3), What: err.Error()})
-	}
+	t.mistakes = append(t.mistakes, mistakes(callerAbove(3), "", err)...)
 }
 
 // Spout adds a source under a name that is unique in the topology.
@@ -85,7 +84,7 @@ func (t *Topology) Bolt(name string, f BoltFactory) *BoltDecl {
 
 // Mistake is one thing that is wrong with a topology.
 type Mistake struct {
-	Where     string // file:line of the builder call
+	Where     string // folder/file:line of the builder call
 	Component string // "" for the topology as a whole
 	What      string
 }
@@ -97,6 +96,21 @@ func (m *Mistake) Error() string {
 		s += fmt.Sprintf("component %q: ", m.Component)
 	}
 	return s + m.What
+}
+
+// mistakes makes one Mistake of each error that err joins.
+func mistakes(where, component string, err error) []error {
+	if err == nil {
+		return nil
+	}
+	if j, ok := err.(interface{ Unwrap() []error }); ok && errors.Join(j.Unwrap()...).Error() == err.Error() {
+		var all []error
+		for _, e := range j.Unwrap() {
+			all = append(all, mistakes(where, component, e)...)
+		}
+		return all
+	}
+	return []error{&Mistake{where, component, err.Error()}}
 }
 
 func caller() string { return callerAbove(3) }

@@ -43,8 +43,9 @@ func (t *Tuple) Value() any {
 // Headers returns a copy of the headers, made when asked.
 func (t *Tuple) Headers() []Header { return fromCore(t.core().Rec().Headers()) }
 
-// Time returns the record's timestamp.
-func (t *Tuple) Time() time.Time { return t.core().Rec().Time() }
+// Time returns the record's timestamp, in milliseconds. It is in UTC, so that what is made of it
+// does not depend on the machine.
+func (t *Tuple) Time() time.Time { return t.core().Rec().Time().UTC() }
 
 // Message returns the tuple's message, to emit it again as it is or changed.
 func (t *Tuple) Message() Message {

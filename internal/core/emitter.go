@@ -14,6 +14,7 @@ type Execution[M any] struct {
 	// of an execution that has returned, and its use changes nothing.
 	word    uint32
 	Streams []string // declared streams; index 0 is the default stream if declared
+	Any     bool     // any stream is taken, and noted in Streams: for tests of one bolt
 	Out     []Emit[M]
 	Bytes   int   // of Out
 	Bad     error // the first misuse that fails the input
@@ -71,7 +72,13 @@ func (e Emitter[M]) Emit(stream string, m M, size int, loose bool) {
 	}
 	i := 0
 	if len(x.Streams) == 0 || x.Streams[0] != stream {
-		if i = x.find(stream); i < 0 {
+		i = x.find(stream)
+		switch {
+		case i >= 0:
+		case x.Any:
+			i = len(x.Streams)
+			x.Streams = append(x.Streams, stream)
+		default:
 			if x.Bad == nil {
 				x.Bad = x.Hook.UnknownStream(stream)
 			}

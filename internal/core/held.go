@@ -19,10 +19,13 @@ type Holder interface {
 
 // Held is the body of killick.Held. Nil H: a handle that was asked for after
 // Execute had returned; every verdict on it is false.
-type Held struct{ h Holder }
+type Held struct {
+	_ noCopy
+	h Holder
+}
 
 // NewHeld wraps the engine's side.
-func NewHeld(h Holder) *Held { return &Held{h} }
+func NewHeld(h Holder) *Held { return &Held{h: h} }
 
 // Holder returns the engine's side, which may be nil.
 func (h *Held) Holder() Holder { return h.h }

@@ -35,6 +35,7 @@ type Port struct{ Component, Stream string }
 
 // Tuple is the body of killick.Tuple: a view, filled for one execution.
 type Tuple struct {
+	_       noCopy
 	rec     Record
 	val     any   // valid if typed
 	typed   bool  // val is what a codec made or a bolt emitted
