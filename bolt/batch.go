@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/killick-io/killick"
@@ -12,9 +13,9 @@ import (
 // Batch makes bolts that collect tuples and give them to f together: when max have come, when
 // the first has waited for about wait (to a tenth of it), and when the worker drains. f may give
 // each its verdict; those without one are acked when f returns nil, else failed with its error.
-// f runs on the task's goroutine, so that batches of one task do not overlap. The time-out of
-// the component must be longer than wait and f together, since a tuple's clock runs while it is
-// collected.
+// Batches of one task do not overlap, unless the component says InFlight(n): then up to n calls
+// of f run at a time. The time-out of the component must be longer than wait and f together,
+// since a tuple's clock runs while it is collected. A panic of f fails those without a verdict.
 func Batch(max int, wait time.Duration, f func(ctx context.Context, in []*killick.Held) error) killick.BoltFactory {
 	if f == nil {
 		return nil
@@ -23,9 +24,11 @@ func Batch(max int, wait time.Duration, f func(ctx context.Context, in []*killic
 }
 
 type batch struct {
-	max   int
-	wait  time.Duration
-	f     func(ctx context.Context, in []*killick.Held) error
+	max  int
+	wait time.Duration
+	f    func(ctx context.Context, in []*killick.Held) error
+
+	mu    sync.Mutex // executions may be several (InFlight); f runs without it
 	in    []*killick.Held
 	first time.Time // when the oldest of in came
 }
@@ -38,48 +41,65 @@ func (b *batch) BoltInfo() (killick.BoltInfo, error) {
 	if b.wait <= 0 {
 		errs = append(errs, fmt.Errorf("bolt.Batch: wait is %v; it must be positive", b.wait))
 	}
-	return killick.BoltInfo{Tick: max(b.wait/10, time.Millisecond)}, errors.Join(errs...)
+	tick := max(b.wait/10, time.Millisecond)
+	return killick.BoltInfo{Tick: tick, Keeps: max(b.wait, 0) + tick}, errors.Join(errs...)
 }
 
 func (b *batch) Execute(ctx context.Context, _ *killick.Tuple, out killick.Emitter) error {
+	h := out.Hold()
+	b.mu.Lock()
 	if len(b.in) == 0 {
 		b.first = time.Now()
 	}
-	b.in = append(b.in, out.Hold())
-	if len(b.in) >= b.max {
-		b.run(ctx)
-	}
+	b.in = append(b.in, h)
+	in := b.takeLocked(len(b.in) >= b.max)
+	b.mu.Unlock()
+	b.run(ctx, in)
 	return nil
 }
 
 // Tick runs what has waited long enough.
 func (b *batch) Tick(ctx context.Context, _ killick.Untracked) error {
-	if len(b.in) > 0 && time.Since(b.first) >= b.wait {
-		b.run(ctx)
-	}
+	b.mu.Lock()
+	in := b.takeLocked(time.Since(b.first) >= b.wait)
+	b.mu.Unlock()
+	b.run(ctx, in)
 	return nil
 }
 
 // Flush runs what waits.
 func (b *batch) Flush(ctx context.Context) error {
-	b.run(ctx)
+	b.mu.Lock()
+	in := b.takeLocked(true)
+	b.mu.Unlock()
+	b.run(ctx, in)
 	return nil
 }
 
-func (b *batch) run(ctx context.Context) {
-	if len(b.in) == 0 {
-		return
+// takeLocked takes what has been collected, if it is due.
+func (b *batch) takeLocked(due bool) (in []*killick.Held) {
+	if due {
+		in, b.in = b.in, nil
 	}
-	in := b.in
-	b.in = nil
-	err := errPanic
-	defer func() {
-		// A panic of f fails the tuples, and is then the engine's to report.
-		for _, h := range in {
-			h.Settle(err)
-		}
-	}()
-	err = b.f(ctx, in)
+	return in
 }
 
-var errPanic = errors.New("bolt: the batch function panicked")
+func (b *batch) run(ctx context.Context, in []*killick.Held) {
+	if len(in) == 0 {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			settle(in, fmt.Errorf("bolt: the batch function panicked: %v", p))
+			panic(p) // for the engine to report, with the stack
+		}
+	}()
+	settle(in, b.f(ctx, in))
+}
+
+// settle gives err as the verdict to those that have none.
+func settle(in []*killick.Held, err error) {
+	for _, h := range in {
+		h.Settle(err)
+	}
+}

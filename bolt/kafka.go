@@ -4,21 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/killick-io/killick"
 )
 
-// KafkaSink writes its inputs to Kafka: key, value, headers and time as they come. An input is
-// acked when its record is durable (acks=all, idempotent); a record that the broker refuses is a
-// failed try. Records with a key go to the partition that Java's default partitioner picks
-// (murmur2). The timestamp is the input's, not the time of writing.
+// KafkaSink writes its inputs to Kafka: key, value and headers as they come, nil and empty ones
+// different. An input is acked when its record is durable (acks=all, idempotent); a record that
+// the broker refuses is a failed try. Records with a key go to the partition that Java's default
+// partitioner picks (murmur2).
+//
+// The timestamp is the input's in milliseconds, whatever it is: -1 (none) and the far future
+// too, so a topic whose retention goes by time may drop old ones at once. Now is the other
+// choice.
 type KafkaSink struct {
 	// Topic is where records go. It must exist, unless the brokers create topics.
 	Topic string
 	// TopicOf chooses the topic of each input instead. "" is a permanent failure.
 	TopicOf func(*killick.Tuple) string
-	// Codec encodes the values. Default: the input stream's; without one, bytes and strings.
+	// Codec encodes the values. Default: the input's bytes are written as they are: what was
+	// read from Kafka unchanged, an emitted value as its stream's codec makes it. Without one
+	// those are bytes and strings; other values fail permanently.
 	Codec killick.Codec
+	// Now stamps records with the time of writing, instead of the input's timestamp.
+	Now bool
 }
 
 // Kafka is a sink for one topic.
@@ -42,6 +51,13 @@ func (s sink) BoltInfo() (killick.BoltInfo, error) {
 
 // Execute emits the input on the default stream, which the engine writes to Kafka.
 func (s sink) Execute(_ context.Context, in *killick.Tuple, out killick.Emitter) error {
-	out.Emit(in.Message())
+	m := in.Message()
+	if s.k.Codec == nil {
+		m.Value, m.Bytes = nil, in.Bytes()
+	}
+	if s.k.Now {
+		m.Time = time.Now()
+	}
+	out.Emit(m)
 	return nil
 }

@@ -9,29 +9,35 @@ import (
 )
 
 // Map makes bolts of a function from one value to one value, which goes to the default stream
-// with the input's key, headers and time.
+// with the input's key, headers and time. Values are what the input stream's codec makes; for
+// []byte they are the raw bytes of any stream.
+//
+// A null value is a nil In where In is a pointer, slice, map or interface, and a permanent
+// failure where it is not. A nil Out of such a type is emitted as a null value.
 func Map[In, Out any](f func(context.Context, In) (Out, error)) killick.BoltFactory {
 	if f == nil {
 		return nil
 	}
+	null := nullOf[Out]()
 	return typed[In](reflect.TypeFor[Out](), func(ctx context.Context, v In, in *killick.Tuple, out killick.Emitter) error {
 		o, err := f(ctx, v)
 		if err != nil {
 			return err
 		}
-		out.Emit(message(in, o))
+		out.Emit(message(in, o, null))
 		return nil
 	})
 }
 
-// FlatMap makes bolts of a function from one value to any number. What it emits leaves when it
-// returns nil.
+// FlatMap makes bolts of a function from one value to any number, each as [Map] emits its one.
+// They leave when it returns nil. emit must not be called after that, nor from other goroutines.
 func FlatMap[In, Out any](f func(ctx context.Context, v In, emit func(Out)) error) killick.BoltFactory {
 	if f == nil {
 		return nil
 	}
+	null := nullOf[Out]()
 	return typed[In](reflect.TypeFor[Out](), func(ctx context.Context, v In, in *killick.Tuple, out killick.Emitter) error {
-		return f(ctx, v, func(o Out) { out.Emit(message(in, o)) })
+		return f(ctx, v, func(o Out) { out.Emit(message(in, o, null)) })
 	})
 }
 
@@ -51,15 +57,24 @@ func Filter[In any](f func(context.Context, In) (bool, error)) killick.BoltFacto
 	})
 }
 
-// message is the input's message with another value.
-func message[Out any](in *killick.Tuple, o Out) killick.Message {
+// message is the input's message with another value. null is nullOf[Out].
+func message[Out any](in *killick.Tuple, o Out, null func(Out) bool) killick.Message {
 	m := killick.Message{Key: in.Key(), Headers: in.Headers(), Time: in.Time()}
 	if b, ok := any(&o).(*[]byte); ok {
 		m.Bytes = *b
-	} else {
+	} else if null == nil || !null(o) {
 		m.Value = o
 	}
 	return m
+}
+
+// nullOf returns a function that says whether a value is a null value; nil: none of its type is.
+func nullOf[T any]() func(T) bool {
+	switch reflect.TypeFor[T]().Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return func(v T) bool { return reflect.ValueOf(v).IsNil() }
+	}
+	return nil // a nil interface is a nil Value as it is
 }
 
 type typedBolt struct {
@@ -81,11 +96,7 @@ func known(t reflect.Type) reflect.Type {
 
 func typed[In any](out reflect.Type, f func(context.Context, In, *killick.Tuple, killick.Emitter) error) killick.BoltFactory {
 	in := reflect.TypeFor[In]()
-	nullable := false
-	switch in.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
-		nullable = true
-	}
+	nullable := nullOf[In]() != nil || in.Kind() == reflect.Interface
 	execute := func(ctx context.Context, t *killick.Tuple, e killick.Emitter) error {
 		var v In
 		if b, ok := any(&v).(*[]byte); ok {

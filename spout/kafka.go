@@ -3,7 +3,7 @@ package spout
 import (
 	"errors"
 	"fmt"
-	"regexp"
+	"slices"
 	"time"
 
 	"github.com/killick-io/killick"
@@ -35,7 +35,8 @@ type KafkaSource struct {
 // Kafka reads the named topics, with the defaults of [KafkaSource].
 func Kafka(topics ...string) KafkaSource { return KafkaSource{Topics: topics} }
 
-// SourceInfo implements [killick.Source].
+// SourceInfo implements [killick.Source]. Names and the pattern itself are checked by the
+// topology's validation, with those of other spouts.
 func (k KafkaSource) SourceInfo() (killick.SourceInfo, error) {
 	var errs []error
 	switch {
@@ -44,20 +45,50 @@ func (k KafkaSource) SourceInfo() (killick.SourceInfo, error) {
 	case len(k.Topics) > 0 && k.Pattern != "":
 		errs = append(errs, errors.New("spout.KafkaSource: both Topics and Pattern are set; use two spouts, or one pattern"))
 	}
-	for _, t := range k.Topics {
-		if t == "" {
-			errs = append(errs, errors.New("spout.KafkaSource: a topic name is empty"))
-		}
-	}
-	if k.Pattern != "" {
-		if _, err := regexp.Compile(k.Pattern); err != nil {
-			errs = append(errs, fmt.Errorf("spout.KafkaSource: the pattern %q is not a regular expression: %w", k.Pattern, err))
-		}
+	if k.Until.kind == earliest {
+		errs = append(errs, errors.New("spout.KafkaSource: Until is Earliest(): the run would read nothing; use Latest, At or Offsets"))
 	}
 	if k.Lost.kind == offsets {
 		errs = append(errs, errors.New("spout.KafkaSource: Lost cannot be Offsets; use Earliest, Latest or At"))
 	}
+	errs = append(errs, k.check("Start", k.Start), k.check("Until", k.Until))
+	if k.Start.kind == at && k.Until.kind == at && !k.Start.at.Before(k.Until.at) {
+		errs = append(errs, fmt.Errorf("spout.KafkaSource: Start is %v, which is not before Until, %v", k.Start, k.Until))
+	}
 	return killick.SourceInfo{Topics: k.Topics, Pattern: k.Pattern, Codec: k.Codec}, errors.Join(errs...)
+}
+
+// check looks for offsets that no partition of the source can have.
+func (k KafkaSource) check(field string, p Position) error {
+	var errs []error
+	wrong := func(o killick.Origin, what string) {
+		errs = append(errs, fmt.Errorf("spout.KafkaSource: %s: offset %d of topic %q, partition %d: %s", field, o.Offset, o.Topic, o.Partition, what))
+	}
+	switch {
+	case p.kind == at && p.at.IsZero():
+		errs = append(errs, fmt.Errorf("spout.KafkaSource: %s is At the zero time; give it a time", field))
+	case p.kind == offsets && len(p.offs) == 0:
+		errs = append(errs, fmt.Errorf("spout.KafkaSource: %s is Offsets without any partition; list at least one", field))
+	}
+	type partition struct {
+		topic string
+		id    int32
+	}
+	seen := map[partition]bool{}
+	for _, o := range p.offs {
+		if o.Offset < 0 || o.Partition < 0 {
+			wrong(o, "neither may be negative")
+		}
+		if len(k.Topics) > 0 && !slices.Contains(k.Topics, o.Topic) {
+			wrong(o, "the topic is not among Topics")
+		}
+		if at := (partition{o.Topic, o.Partition}); seen[at] {
+			wrong(o, "the partition is listed twice")
+		} else {
+			seen[at] = true
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Position is a place in each partition's log. The zero value is "not set".

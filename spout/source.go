@@ -9,7 +9,8 @@ import (
 	"github.com/killick-io/killick"
 )
 
-// New makes a source of one's own spouts: f is called once per task.
+// New makes a source of one's own spouts: f is called once per task, and once when the topology
+// is validated: construct cheaply, connect in Prepare ([killick.Preparer]).
 func New(f func() killick.Spout) killick.Source { return source{new: f} }
 
 type source struct{ new func() killick.Spout }
@@ -21,7 +22,7 @@ func (s source) SourceInfo() (killick.SourceInfo, error) {
 	return killick.SourceInfo{New: s.new}, nil
 }
 
-// Slice emits the messages once, in order, and ends. With several tasks each takes its share.
+// Slice emits the messages once, in order, and ends. With n tasks each takes every n-th.
 func Slice(ms ...killick.Message) killick.Source {
 	return New(func() killick.Spout { return &slice{ms: ms, step: 1} })
 }
@@ -45,8 +46,9 @@ func (s *slice) Next(context.Context) (killick.Message, func(error), error) {
 	return m, nil, nil
 }
 
-// Seq emits the messages of a sequence and ends with it. A sequence has one reader: with
-// several tasks each one runs the whole sequence.
+// Seq emits the messages of a sequence and ends with it. Each task runs the whole sequence, so
+// leave it at one task unless that is what you want. Nothing can interrupt a sequence that
+// blocks: implement [killick.Spout] to wait for something.
 func Seq(ms iter.Seq[killick.Message]) killick.Source {
 	if ms == nil {
 		return source{}

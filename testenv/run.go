@@ -34,6 +34,7 @@ type Result struct {
 	dead     []DeadLetter
 	attempts map[string]map[string]int
 	acked    map[string]int
+	skipped  map[string]int
 	events   []engine.Event
 	err      error
 }
@@ -67,6 +68,9 @@ func (r *Result) Attempts(component string) map[string]int { return r.attempts[c
 // Acked returns how many roots of a spout ended well.
 func (r *Result) Acked(spout string) int { return r.acked[spout] }
 
+// Skipped returns how many roots of a spout were given up by a policy of [killick.Skip].
+func (r *Result) Skipped(spout string) int { return r.skipped[spout] }
+
 // Err returns why the topology stopped before its input had ended, such as a component whose
 // policy is to stop; nil otherwise.
 func (r *Result) Err() error { return r.err }
@@ -74,7 +78,8 @@ func (r *Result) Err() error { return r.err }
 // Run executes top on the inputs until every tree has ended, in virtual time: time passes only
 // while everything waits. Bolts must not use real sockets or files that block; see [RunReal].
 // Values of streams with a codec are encoded and decoded, as between processes. It fails the test
-// if the topology is not valid or an input names no Kafka spout of it.
+// at once if the topology is not valid, an input names no Kafka spout of it, or a spout's codec
+// cannot encode what it is fed. In a bubble of the test's own use RunReal.
 func Run(t *testing.T, top *killick.Topology, in ...Input) *Result {
 	t.Helper()
 	var r *Result
@@ -86,7 +91,8 @@ func Run(t *testing.T, top *killick.Topology, in ...Input) *Result {
 	return r
 }
 
-// RunReal is Run in real time: for bolts that do real input and output.
+// RunReal is Run in real time, for bolts that do real input and output; inside a testing/synctest
+// bubble in the bubble's.
 func RunReal(t testing.TB, top *killick.Topology, in ...Input) *Result {
 	t.Helper()
 	r, err := run(top, in)
@@ -102,7 +108,7 @@ func run(top *killick.Topology, in []Input) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{emitted: map[string][]killick.Message{}, written: map[string][]killick.Message{},
-		attempts: map[string]map[string]int{}, acked: map[string]int{}}
+		attempts: map[string]map[string]int{}, acked: map[string]int{}, skipped: map[string]int{}}
 	cfg := engine.Config{Spec: spec, Feeds: map[string]engine.Feed{}, RoundTrip: true, Outbox: outbox{r},
 		Executed: r.executed, Emitted: r.emit, Observe: r.event}
 	var spouts []*engine.SpoutFeed
@@ -123,13 +129,13 @@ func run(top *killick.Topology, in []Input) (*Result, error) {
 	for _, i := range in {
 		n := slices.IndexFunc(feeds, func(f *feed) bool { return f.spec.Name == i.spout })
 		if n < 0 {
-			errs = append(errs, fmt.Errorf("testenv: the topology has no Kafka spout %q to feed", i.spout))
+			errs = append(errs, errNoFeed(spec, i.spout))
 			continue
 		}
-		feeds[n].add(i.ms)
+		errs = append(errs, feeds[n].add(i.ms))
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	e, err := engine.New(cfg)
 	if err != nil {
@@ -151,9 +157,23 @@ func run(top *killick.Topology, in []Input) (*Result, error) {
 	r.err = errors.Join(r.err, errors.Join(serrs...))
 	_, stats := e.Stats()
 	for _, s := range stats {
-		r.acked[s.Spout] = int(s.Acked)
+		r.acked[s.Spout], r.skipped[s.Spout] = int(s.Acked), int(s.Skipped)
 	}
 	return r, nil
+}
+
+// errNoFeed says which spouts take input instead.
+func errNoFeed(spec *killick.Spec, name string) error {
+	var kafka []string
+	for i := range spec.Spouts {
+		s := &spec.Spouts[i]
+		if s.Kafka() {
+			kafka = append(kafka, fmt.Sprintf("%q", s.Name))
+		} else if s.Name == name {
+			return fmt.Errorf("testenv: Feed(%q): the spout has its own source; only Kafka spouts are fed", name)
+		}
+	}
+	return fmt.Errorf("testenv: Feed(%q): topology %q has no such spout; its Kafka spouts: %s", name, spec.Name, strings.Join(kafka, ", "))
 }
 
 func (r *Result) executed(component, id string, _ int) {
