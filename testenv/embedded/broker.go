@@ -156,7 +156,7 @@ func (b *Broker) ClientOpts(extra ...kgo.Opt) []kgo.Opt {
 func (b *Broker) Dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := new(net.Dialer).DialContext
 	if b.vnet != nil {
-		dial = b.vnet.DialContext
+		dial = dialVirtual(b.vnet)
 	}
 	if b.cfg.clientTLS == nil {
 		return dial

@@ -2,6 +2,10 @@ package embedded
 
 import (
 	"context"
+	"errors"
+	"io"
+	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,6 +157,54 @@ func TestVirtualEviction(t *testing.T) {
 		case <-lost:
 		case <-ctx.Done():
 			t.Fatal("OnPartitionsLost was not called")
+		}
+	})
+}
+
+// On the virtual network errors are the ones of TCP, since clients decide by
+// them whether to try again.
+func TestVirtualErrorsAreTCPs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := StartVirtual(t)
+		dial, addr := b.Dialer(), b.Addrs()[0]
+		conn, err := dial(t.Context(), "tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Down()
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("read from a broker that hung up: %v", err)
+		}
+		if _, err := conn.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("write to a broker that hung up: %v", err)
+		}
+		conn.Close()
+		if _, err := conn.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("write after Close: %v", err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("read after Close: %v", err)
+		}
+		if _, err := dial(t.Context(), "tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("dial while down: %v", err)
+		}
+		var dns *net.DNSError
+		if _, err := dial(t.Context(), "tcp", "elsewhere:1"); !errors.As(err, &dns) {
+			t.Errorf("dial of another host: %v", err)
+		}
+		if _, err := dial(t.Context(), "tcp", "no port"); err == nil {
+			t.Error("dial of no address")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := b.Up(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if c, err := dial(ctx, "tcp", addr); err == nil {
+			c.Close() // the accept was as fast as the cancel: fine
+		} else if !errors.Is(err, context.Canceled) {
+			t.Errorf("dial with an ended context: %v", err)
 		}
 	})
 }
