@@ -1,0 +1,265 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+var (
+	// ErrNoTopic: a topic does not exist, or is not visible to this user.
+	// Create it, or correct the name.
+	ErrNoTopic = errors.New("kafka: topic does not exist")
+	// ErrNoPartition: a topic has no such partition.
+	ErrNoPartition = errors.New("kafka: partition does not exist")
+	// ErrUnstable: a transaction over the group's offsets is still open. Ask
+	// again; it ends by itself within the transaction timeout.
+	ErrUnstable = errors.New("kafka: committed offset is not stable yet")
+	// ErrFewPartitions: a topic that exists has fewer partitions than needed.
+	ErrFewPartitions = errors.New("kafka: topic has too few partitions")
+)
+
+// Admin asks and tells the cluster what is not records or commits. It has no
+// goroutine and no state; its methods may be called concurrently, block until
+// the answer and end with ctx.
+type Admin struct {
+	cl    *kgo.Client
+	adm   *kadm.Client
+	seeds []string
+}
+
+// NewAdmin makes an Admin that talks through cl, which stays the caller's.
+func NewAdmin(cl *kgo.Client) *Admin {
+	seeds, _ := cl.OptValue(kgo.SeedBrokers).([]string)
+	return &Admin{cl: cl, adm: kadm.NewClient(cl), seeds: seeds}
+}
+
+// NewAdminClient makes a client for an Admin, outside of any group. The caller
+// closes it.
+func NewAdminClient(c Cluster) (*kgo.Client, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	return newChecked(append(c.opts("admin", c.dialer()), c.Extra...), []rule{
+		{"ConsumerGroup", kgo.ConsumerGroup, "", "an admin client must not join a group"},
+	})
+}
+
+// Committed is a committed offset.
+type Committed struct {
+	Offset      int64 // the next to read
+	LeaderEpoch int32 // -1: none
+	Metadata    string
+}
+
+// Committed returns what a group has committed on the topics, all topics if
+// none is named. Partitions without a commit are absent. Only stable offsets
+// are returned: partitions whose offset waits for the end of a transaction are
+// absent too, and are named in an error that wraps ErrUnstable, beside the
+// others. A group that does not exist has no commits.
+func (a *Admin) Committed(ctx context.Context, group string, topics ...string) (map[Partition]Committed, error) {
+	if group == "" {
+		return nil, errors.New("kafka: committed offsets: the group is empty")
+	}
+	resps, err := a.adm.FetchOffsets(kadm.RequireStable(ctx), group)
+	out := make(map[Partition]Committed)
+	switch {
+	case errors.Is(err, kerr.GroupIDNotFound):
+		return out, nil
+	case errors.Is(err, kerr.UnstableOffsetCommit):
+		return out, fmt.Errorf("%w: group %q", ErrUnstable, group)
+	case err != nil:
+		return nil, fmt.Errorf("kafka: committed offsets of group %q: %w", group, err)
+	}
+	wanted := make(map[string]bool, len(topics))
+	for _, t := range topics {
+		wanted[t] = true
+	}
+	var errs []error
+	for topic, ps := range resps {
+		if len(topics) > 0 && !wanted[topic] {
+			continue
+		}
+		for id, o := range ps {
+			p := Partition{topic, id}
+			switch {
+			case errors.Is(o.Err, kerr.UnstableOffsetCommit):
+				errs = append(errs, fmt.Errorf("%w: group %q, %s", ErrUnstable, group, p))
+			case o.Err != nil:
+				errs = append(errs, fmt.Errorf("kafka: committed offset of group %q, %s: %w", group, p, o.Err))
+			case o.At >= 0:
+				out[p] = Committed{Offset: o.At, LeaderEpoch: o.LeaderEpoch, Metadata: o.Metadata}
+			}
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// Bounds are the ends of a partition's log at one moment. The three are asked
+// for one after the other, start first, so Start <= Stable <= End holds unless
+// the log was truncated or trimmed meanwhile.
+type Bounds struct {
+	Start  int64 // the first offset that is still there
+	Stable int64 // the last stable offset: read_committed readers stop here
+	End    int64 // the next offset to be written: the high watermark
+}
+
+// Bounds returns the bounds of all partitions of the topics. Of several
+// mistakes all are returned, joined.
+func (a *Admin) Bounds(ctx context.Context, topics ...string) (map[Partition]Bounds, error) {
+	out := make(map[Partition]Bounds)
+	if len(topics) == 0 {
+		return out, nil // to kadm no topic means all topics
+	}
+	if _, err := a.Topics(ctx, topics...); err != nil {
+		return nil, err
+	}
+	for _, q := range []struct {
+		what string
+		list listFunc
+		set  func(*Bounds, int64)
+	}{
+		{"log start", a.adm.ListStartOffsets, func(b *Bounds, o int64) { b.Start = o }},
+		{"last stable offset", a.adm.ListCommittedOffsets, func(b *Bounds, o int64) { b.Stable = o }},
+		{"log end", a.adm.ListEndOffsets, func(b *Bounds, o int64) { b.End = o }},
+	} {
+		err := a.list(ctx, q.list, q.what, topics, func(p Partition, o kadm.ListedOffset) {
+			b := out[p]
+			q.set(&b, o.Offset)
+			out[p] = b
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+type listFunc func(context.Context, ...string) (kadm.ListedOffsets, error)
+
+// list asks for one offset of each partition of the topics. It goes by kgo's
+// cached metadata, so Topics is called first.
+func (a *Admin) list(ctx context.Context, ask listFunc, what string, topics []string, each func(Partition, kadm.ListedOffset)) error {
+	got, err := ask(ctx, topics...)
+	var errs []error
+	if err != nil {
+		errs = append(errs, fmt.Errorf("kafka: %s of topics %q: %w", what, topics, err))
+	}
+	for topic, ps := range got {
+		for id, o := range ps {
+			switch {
+			case o.Err != nil:
+				errs = append(errs, fmt.Errorf("kafka: %s of %s/%d: %w", what, topic, id, o.Err))
+			default:
+				each(Partition{topic, id}, o)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// At says where in a log to start.
+type At struct {
+	kind atKind
+	time time.Time
+}
+
+type atKind uint8
+
+const (
+	atEarliest atKind = iota + 1
+	atLatest
+	atTime
+)
+
+// Earliest is the first offset that is still there.
+func Earliest() At { return At{kind: atEarliest} }
+
+// Latest is the last stable offset: everything behind it is new to a
+// read_committed reader. (The end of the log would skip what a transaction
+// that is open now commits later.)
+func Latest() At { return At{kind: atLatest} }
+
+// AtTime is the first record whose timestamp is at or after t, to the
+// millisecond, or Latest if there is none.
+func AtTime(t time.Time) At { return At{kind: atTime, time: t} }
+
+// Positions resolves At for each of the partitions. Topics and partitions that
+// do not exist are an error; of several mistakes all are returned, joined.
+func (a *Admin) Positions(ctx context.Context, at At, partitions ...Partition) (map[Partition]int64, error) {
+	seen := make(map[string]bool)
+	var topics []string
+	for _, p := range partitions {
+		if !seen[p.Topic] {
+			seen[p.Topic] = true
+			topics = append(topics, p.Topic)
+		}
+	}
+	if len(topics) == 0 {
+		return map[Partition]int64{}, nil
+	}
+	if _, err := a.Topics(ctx, topics...); err != nil {
+		return nil, err
+	}
+	all := make(map[Partition]int64)
+	var err error
+	switch at.kind {
+	case atEarliest:
+		err = a.list(ctx, a.adm.ListStartOffsets, "log start", topics, func(p Partition, o kadm.ListedOffset) { all[p] = o.Offset })
+	case atLatest:
+		err = a.stable(ctx, topics, all)
+	case atTime:
+		err = a.atTime(ctx, at.time, topics, all)
+	default:
+		err = errors.New("kafka: positions: the zero At; use Earliest, Latest or AtTime")
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[Partition]int64, len(partitions))
+	var errs []error
+	for _, p := range partitions {
+		o, ok := all[p]
+		if !ok {
+			errs = append(errs, fmt.Errorf("%w: %s", ErrNoPartition, p))
+			continue
+		}
+		out[p] = o
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (a *Admin) stable(ctx context.Context, topics []string, into map[Partition]int64) error {
+	return a.list(ctx, a.adm.ListCommittedOffsets, "last stable offset", topics,
+		func(p Partition, o kadm.ListedOffset) { into[p] = o.Offset })
+}
+
+// atTime resolves a time. Where nothing is that late kadm answers the end of
+// the log, with timestamp -1; the last stable offset takes its place, and it
+// was asked for first, so that no record written meanwhile is skipped.
+func (a *Admin) atTime(ctx context.Context, t time.Time, topics []string, into map[Partition]int64) error {
+	latest := make(map[Partition]int64)
+	if err := a.stable(ctx, topics, latest); err != nil {
+		return err
+	}
+	// Negative times have meanings of their own in the protocol; no record
+	// that Kafka accepts is older than 1970.
+	ms := max(t.UnixMilli(), 0)
+	ask := func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+		return a.adm.ListOffsetsAfterMilli(ctx, ms, topics...)
+	}
+	return a.list(ctx, ask, "offset at "+t.UTC().Format(time.RFC3339), topics, func(p Partition, o kadm.ListedOffset) {
+		into[p] = o.Offset
+		if o.Timestamp < 0 {
+			into[p] = latest[p]
+		}
+	})
+}
