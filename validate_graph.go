@@ -39,8 +39,8 @@ func (b *build) topics() {
 		}
 		patterns[s.Info.Pattern] = s.Name
 		for _, o := range b.spec.Spouts {
-			for _, topic := range o.Info.Topics {
-				if o.Name != s.Name && re.MatchString(topic) {
+			for i, topic := range o.Info.Topics {
+				if o.Name != s.Name && re.MatchString(topic) && slices.Index(o.Info.Topics, topic) == i {
 					b.wrong(b.places[s.Name], s.Name, "the pattern %q matches topic %q of spout %q; a topic has one spout", s.Info.Pattern, topic, o.Name)
 				}
 			}
