@@ -31,6 +31,8 @@ type Partition struct {
 	until   int64 // a bounded run ends here; -1: never
 	last    int32 // leader epoch of the last delivered record, -1: none
 	moved   time.Time
+	head    int64     // the floor, as of since
+	since   time.Time // the floor has not moved since
 	closed  bool
 	// held keeps records back until the start position is committed (a "latest" start).
 	held bool
@@ -171,6 +173,9 @@ func (p *Partition) drainLocked() {
 			p.endedLocked(e.c, 1)
 		}
 	}
+	if f := p.ledger.Floor(); f != p.head || p.since.IsZero() {
+		p.head, p.since = f, time.Now()
+	}
 }
 
 func (p *Partition) endedLocked(c *chunk, n int) {
@@ -212,6 +217,9 @@ func (p *Partition) Close() (open int) {
 	return open
 }
 
+// Closed reports whether the assignment is over.
+func (p *Partition) Closed() bool { return p.epoch.Closed() }
+
 // Release lets the records through that were held back for the first commit.
 func (p *Partition) Release() {
 	p.mu.Lock()
@@ -251,6 +259,9 @@ type Status struct {
 	Held      bool
 	Finished  bool
 	Moved     time.Time // when the last batch came
+	// HeadAge is how long the same open record has held the floor, to the resolution of the
+	// commits.
+	HeadAge time.Duration
 }
 
 // Status returns a snapshot.
@@ -262,6 +273,7 @@ func (p *Partition) Status() Status {
 		Waiting: p.ledger.Pending() - p.started, Bytes: p.bytes, Paused: p.paused, Held: p.held, Finished: p.finishedLocked(), Moved: p.moved}
 	if o, ok := p.ledger.Oldest(); ok {
 		s.Oldest = o
+		s.HeadAge = time.Since(p.since)
 	}
 	return s
 }

@@ -1,0 +1,126 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// server serves /livez, /readyz and /metrics. It owns one goroutine, which close waits for.
+type server struct {
+	http *http.Server
+	ln   net.Listener
+	done chan struct{}
+}
+
+// serve starts the server; with HTTP "off" it serves nothing.
+func serve(w *Worker) (*server, error) {
+	if w.cfg.HTTP == "off" {
+		return &server{}, nil
+	}
+	ln, err := net.Listen("tcp", w.cfg.HTTP)
+	if err != nil {
+		return nil, fmt.Errorf("worker: http address %s: %w; choose another with --http, or off", w.cfg.HTTP, err)
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newCollector(w))
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprintln(rw, "ok") })
+	mux.HandleFunc("GET /readyz", w.readyz)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	s := &server{ln: ln, done: make(chan struct{}), http: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			w.log.Error().Err(err).Msg("the http server has ended")
+		}
+	}()
+	w.log.Info().Str("address", ln.Addr().String()).Msg("health and metrics")
+	return s, nil
+}
+
+func (s *server) close() {
+	if s.http == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close()
+	}
+	<-s.done
+}
+
+// HTTPAddr is where health and metrics are served, once Run has started; "" before, and when
+// they are off.
+func (w *Worker) HTTPAddr() string {
+	if w.http == nil || w.http.ln == nil {
+		return ""
+	}
+	return w.http.ln.Addr().String()
+}
+
+// Check is one line of readiness.
+type Check struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	Text string `json:"text,omitempty"` // what is wrong
+}
+
+// contactLimit is how long no broker may have answered. Heartbeats make sure that one does.
+const contactLimit = 60 * time.Second
+
+// Ready lists what readiness looks at; ok is whether all of it is well.
+func (w *Worker) Ready() (ok bool, checks []Check) {
+	ok = true
+	add := func(name string, good bool, format string, args ...any) {
+		c := Check{Name: name, OK: good}
+		if !good {
+			c.Text = fmt.Sprintf(format, args...)
+			ok = false
+		}
+		checks = append(checks, c)
+	}
+	st := state(w.state.Load())
+	add("state", st == stateRunning, "the worker is %s", st)
+	if st == stateNew || st == stateStarting {
+		return ok, checks
+	}
+	add("prepared", w.engine.Ready(), "a component's Prepare has not succeeded yet")
+	if w.reader == nil {
+		return ok, checks
+	}
+	add("group", w.reader.Joined(), "no assignment from group %q yet", w.cfg.Group)
+	at := w.reader.Contact()
+	add("kafka", time.Since(at) < contactLimit, "no broker has answered since %s", at.Format(time.RFC3339))
+	letters := w.letters.Stats()
+	add("dead-letters", letters.Since.IsZero(), "%d dead letters cannot be written since %s: %v", letters.Waiting, letters.Since.Format(time.RFC3339), letters.Err)
+	stopped := ""
+	for _, p := range w.reader.Status().Partitions {
+		if p.Stopped != "" {
+			stopped += fmt.Sprintf("%s/%d: %s; ", p.Topic, p.Partition, p.Stopped)
+		}
+	}
+	add("partitions", stopped == "", "stopped: %s", stopped)
+	return ok, checks
+}
+
+func (w *Worker) readyz(rw http.ResponseWriter, _ *http.Request) {
+	ok, checks := w.Ready()
+	rw.Header().Set("Content-Type", "application/json")
+	if !ok {
+		rw.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(rw).Encode(struct {
+		Ready  bool    `json:"ready"`
+		Checks []Check `json:"checks"`
+	}{ok, checks})
+}

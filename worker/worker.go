@@ -1,0 +1,353 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/internal/engine"
+	"github.com/killick-io/killick/internal/group"
+	"github.com/killick-io/killick/internal/kafka"
+	"github.com/killick-io/killick/internal/outbox"
+	"github.com/killick-io/killick/internal/partition"
+	"github.com/killick-io/killick/spout"
+)
+
+// Worker runs a topology once.
+type Worker struct {
+	spec *killick.Spec
+	cfg  Config
+	log  zerolog.Logger
+	ran  atomic.Bool
+
+	cluster kafka.Cluster
+	engine  *engine.Engine
+	reader  *group.Reader // nil: no Kafka spout
+	sources []*group.Source
+	spouts  []*engine.SpoutFeed
+	letters *outbox.DeadLetters // nil: no Kafka spout
+	sayer   *sayer
+
+	adminClient *kgo.Client
+	admin       *kafka.Admin
+	clients     []*kgo.Client // producers
+	dlqs        sync.Map      // source topic -> partitions of its dead-letter topic
+
+	state  atomic.Int32 // a state
+	cancel atomic.Pointer[context.CancelCauseFunc]
+	http   *server
+}
+
+// state is where a worker is in its life.
+type state int32
+
+const (
+	stateNew state = iota
+	stateStarting
+	stateRunning
+	stateDraining
+	stateStopped
+)
+
+var stateNames = [...]string{"new", "starting", "running", "draining", "stopped"}
+
+func (s state) String() string { return stateNames[s] }
+
+// New makes a worker. It checks the topology and the configuration, and talks to nobody yet.
+func New(t *killick.Topology, c Config) (*Worker, error) {
+	spec, err := t.Spec()
+	if err := errors.Join(err, c.Validate()); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	if c.Group == "" {
+		c.Group = c.Prefix + "." + spec.Name
+	}
+	w := &Worker{spec: spec, cfg: c, log: c.logger().With().Str("topology", spec.Name).Logger()}
+	w.sayer = newSayer(w.log)
+	return w, nil
+}
+
+// Run runs t until its bounded spouts have come to their end, ctx is cancelled (a soft stop, see
+// the package comment), or it cannot go on. nil is a clean end.
+func Run(ctx context.Context, t *killick.Topology, c Config) error {
+	w, err := New(t, c)
+	if err != nil {
+		return err
+	}
+	return w.Run(ctx)
+}
+
+// Run runs the topology. It can be called once.
+func (w *Worker) Run(ctx context.Context) (err error) {
+	if !w.ran.CompareAndSwap(false, true) {
+		return errors.New("worker: Run was called twice")
+	}
+	w.state.Store(int32(stateStarting))
+	defer w.state.Store(int32(stateStopped))
+	for _, s := range w.cfg.warnings() {
+		w.log.Warn().Msg(s)
+	}
+	if w.http, err = serve(w); err != nil {
+		return err
+	}
+	defer w.http.close()
+	// work outlives ctx: it carries what a soft stop still needs.
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	run, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w.cancel.Store(&cancel)
+
+	if err := w.connect(ctx); err != nil {
+		w.closeClients()
+		return err
+	}
+	defer w.closeClients()
+	if err := w.build(); err != nil {
+		return err
+	}
+	if w.reader != nil {
+		start, done := context.WithTimeout(ctx, startTime)
+		err := w.reader.Start(start)
+		done()
+		if err != nil {
+			return err
+		}
+	}
+	var wg sync.WaitGroup
+	if w.reader != nil {
+		wg.Go(func() { w.reader.Run(work) })
+		wg.Go(func() { w.letters.Run(work) })
+	}
+	// The spouts' errors are read after wg.Wait.
+	errs := make([]error, len(w.spouts))
+	for i, f := range w.spouts {
+		wg.Go(func() {
+			if errs[i] = f.Run(work); errs[i] != nil {
+				cancel(errs[i])
+			}
+		})
+	}
+	stopped := context.AfterFunc(run, func() {
+		w.state.CompareAndSwap(int32(stateRunning), int32(stateDraining))
+		w.log.Info().Dur("limit", w.cfg.Drain).Msg("stopping: fetching ends, open trees may end")
+		if w.reader != nil {
+			w.reader.PauseAll()
+		}
+	})
+	w.state.Store(int32(stateRunning))
+	w.log.Info().Str("group", w.cfg.Group).Msg("running")
+	err = w.engine.Run(run)
+	if stopped() {
+		w.state.Store(int32(stateDraining)) // a bounded run: nothing had cancelled it
+	}
+	if cause := context.Cause(run); cause != nil && ctx.Err() == nil && !errors.Is(cause, context.Canceled) {
+		err = cause // the worker's own reason, rather than what the stop met
+	}
+	if cerr := w.finalCommit(work); cerr != nil && err == nil {
+		err = cerr
+	}
+	stopWork()
+	wg.Wait()
+	if w.reader != nil {
+		w.reader.Close()
+	}
+	for _, f := range w.spouts {
+		f.Close()
+	}
+	w.log.Info().Err(err).Msg("stopped")
+	return err
+}
+
+// Limits of the steps around a run.
+const (
+	startTime  = 30 * time.Second // looking topics up, creating dead-letter topics
+	commitTime = 10 * time.Second // the last commit
+	flushTime  = 10 * time.Second // producers
+)
+
+// connect reaches the cluster, if the topology needs one.
+func (w *Worker) connect(ctx context.Context) (err error) {
+	kafkaSpouts, sinks := w.needs()
+	if !kafkaSpouts && !sinks {
+		return nil
+	}
+	if w.cluster, err = w.cfg.cluster(w.spec.Name); err != nil {
+		return err
+	}
+	if err := kafka.Reach(ctx, w.cluster); err != nil {
+		return err
+	}
+	if w.adminClient, err = kafka.NewAdminClient(w.cluster); err != nil {
+		return err
+	}
+	w.admin = kafka.NewAdmin(w.adminClient)
+	return nil
+}
+
+func (w *Worker) needs() (kafkaSpouts, sinks bool) {
+	for i := range w.spec.Spouts {
+		kafkaSpouts = kafkaSpouts || w.spec.Spouts[i].Kafka()
+	}
+	for i := range w.spec.Bolts {
+		sinks = sinks || w.spec.Bolts[i].Info.Sink != nil
+	}
+	return kafkaSpouts, sinks
+}
+
+// build makes feeds, outboxes, the reader and the engine.
+func (w *Worker) build() error {
+	kafkaSpouts, sinks := w.needs()
+	ecfg := engine.Config{Spec: w.spec, Feeds: map[string]engine.Feed{}, Drain: w.cfg.Drain, Observe: w.sayer.event}
+	if sinks {
+		p := w.cfg.producer(kafka.Outputs)
+		cl, err := kafka.NewProducer(w.clusterFor(true), p)
+		if err != nil {
+			return err
+		}
+		w.clients = append(w.clients, cl)
+		ecfg.Outbox = outbox.NewDirect(cl)
+		if err := w.checkSinks(); err != nil {
+			return err
+		}
+	}
+	if kafkaSpouts {
+		p := w.cfg.producer(kafka.DeadLetters)
+		p.ManualPartition = true
+		cl, err := kafka.NewProducer(w.clusterFor(true), p)
+		if err != nil {
+			return err
+		}
+		w.clients = append(w.clients, cl)
+		w.letters = outbox.NewDeadLetters(outbox.DeadLetterConfig{Client: cl, Topology: w.spec.Name, Group: w.cfg.Group,
+			Partitions: w.dlqPartitions, Failed: w.sayer.deadLetter})
+	}
+	for i := range w.spec.Spouts {
+		s := &w.spec.Spouts[i]
+		if !s.Kafka() {
+			f := engine.NewSpoutFeed(s, w.spec.Name, w.sayer.event)
+			w.spouts = append(w.spouts, f)
+			ecfg.Feeds[s.Name] = f
+			continue
+		}
+		k, ok := s.Source.(spout.KafkaSource)
+		if !ok {
+			return fmt.Errorf("worker: spout %q: a source with topics must be a spout.KafkaSource, not %T", s.Name, s.Source)
+		}
+		f := partition.NewFeed(s.Name, s.Pending, s.PendingBytes, partition.Hooks{Resume: w.resume, Dead: w.letters.Put})
+		w.sources = append(w.sources, &group.Source{Spec: s, Kafka: k, Feed: f})
+		ecfg.Feeds[s.Name] = f
+	}
+	var err error
+	if kafkaSpouts {
+		w.reader, err = group.New(group.Config{Cluster: w.clusterFor(false), Group: w.cfg.Group, Topology: w.spec.Name,
+			Consumer: w.cfg.consumer(), Sources: w.sources, CommitInterval: w.cfg.CommitInterval, Log: w.log,
+			Fatal: w.fatal, NewTopic: w.ensureDLQ})
+		if err != nil {
+			return err
+		}
+	}
+	w.engine, err = engine.New(ecfg)
+	return err
+}
+
+func (w *Worker) resume(p *partition.Partition) { w.reader.Resume(p) }
+
+// fatal ends the run.
+func (w *Worker) fatal(err error) {
+	if c := w.cancel.Load(); c != nil {
+		(*c)(err)
+	}
+}
+
+// checkSinks refuses topics of sinks that are missing, while there is time to say so.
+func (w *Worker) checkSinks() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	defer cancel()
+	var errs []error
+	for i := range w.spec.Bolts {
+		if k := w.spec.Bolts[i].Info.Sink; k != nil && k.Topic != "" {
+			if _, err := w.admin.Topics(ctx, k.Topic); err != nil {
+				errs = append(errs, fmt.Errorf("worker: sink %q: %w", w.spec.Bolts[i].Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ensureDLQ makes sure that the dead letters of a topic have somewhere to go.
+func (w *Worker) ensureDLQ(ctx context.Context, t kafka.Topic) error {
+	d, err := w.admin.EnsureTopic(ctx, kafka.TopicSpec{Name: outbox.Topic(t.Name, w.spec.Name), Partitions: t.Partitions,
+		Replication: w.cfg.Topics.Replication, Config: map[string]string{"retention.ms": "-1"}}, !w.cfg.Topics.NoCreate)
+	if errors.Is(err, kafka.ErrFewPartitions) {
+		// The source has grown. Dead letters of its new partitions share the old ones.
+		w.log.Warn().Err(err).Msg("the dead-letter topic has fewer partitions than its source")
+		all, terr := w.admin.Topics(ctx, outbox.Topic(t.Name, w.spec.Name))
+		if terr != nil {
+			return terr
+		}
+		for _, have := range all {
+			d, err = have, nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("worker: the dead-letter topic of %q: %w", t.Name, err)
+	}
+	w.dlqs.Store(t.Name, d.Partitions)
+	return nil
+}
+
+func (w *Worker) dlqPartitions(ctx context.Context, source string) (int, error) {
+	if n, ok := w.dlqs.Load(source); ok {
+		return n.(int), nil
+	}
+	ts, err := w.admin.Topics(ctx, source)
+	if err != nil {
+		return 0, err
+	}
+	if err := w.ensureDLQ(ctx, ts[source]); err != nil {
+		return 0, err
+	}
+	n, _ := w.dlqs.Load(source)
+	return n.(int), nil
+}
+
+// finalCommit commits what has ended, until it is stored or commitTime has passed.
+func (w *Worker) finalCommit(ctx context.Context) error {
+	if w.reader == nil || !w.reader.Joined() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitTime)
+	defer cancel()
+	for {
+		left, err := w.reader.Commit(ctx)
+		if left == 0 && err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the last commit of %d partitions was not stored: %w", ErrDrain, left, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (w *Worker) closeClients() {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	for _, cl := range w.clients {
+		_ = cl.Flush(ctx) // nothing waits any more after a clean end
+		cl.Close()
+	}
+	if w.adminClient != nil {
+		w.adminClient.Close()
+	}
+}
