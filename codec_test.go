@@ -29,14 +29,14 @@ func TestJSON(t *testing.T) {
 		t.Errorf("Encode: %s, %v", b, err)
 	}
 	for in, want := range map[string]string{
-		`{"name":"a","n":1}`:         "",
+		`{"name":"a","n":1}`:          "",
 		" {\"name\":\"a\",\"n\":1}\n": "",
-		`{"name":"a","n":1} {}`:      "data after the JSON value",
-		`{"name":"a","n":1}]`:        "data after the JSON value",
-		`{"name":"a","n":1}x`:        "data after the JSON value",
-		`{"name":"a"`:                "unexpected EOF",
-		``:                           "EOF",
-		`{"name":1}`:                 "cannot unmarshal number",
+		`{"name":"a","n":1} {}`:       "data after the JSON value",
+		`{"name":"a","n":1}]`:         "data after the JSON value",
+		`{"name":"a","n":1}x`:         "data after the JSON value",
+		`{"name":"a"`:                 "unexpected EOF",
+		``:                            "EOF",
+		`{"name":1}`:                  "cannot unmarshal number",
 	} {
 		v, err := c.Decode([]byte(in))
 		if want == "" {
