@@ -23,7 +23,7 @@ type Codec interface {
 // may keep the bytes that it gets, in what it returns, but must not change them. A nil
 // function is a mistake that the topology's validation names.
 func NewCodec[T any](encode func(T) ([]byte, error), decode func([]byte) (T, error)) Codec {
-	return codec[T]{encode, decode}
+	return &codec[T]{encode, decode}
 }
 
 type codec[T any] struct {
@@ -31,7 +31,7 @@ type codec[T any] struct {
 	decode func([]byte) (T, error)
 }
 
-func (c codec[T]) Encode(v any) ([]byte, error) {
+func (c *codec[T]) Encode(v any) ([]byte, error) {
 	t, ok := v.(T)
 	if !ok {
 		return nil, fmt.Errorf("killick: the codec encodes %v, not %T", c.Type(), v)
@@ -39,11 +39,11 @@ func (c codec[T]) Encode(v any) ([]byte, error) {
 	return c.encode(t)
 }
 
-func (c codec[T]) Decode(b []byte) (any, error) { return c.decode(b) }
-func (c codec[T]) Type() reflect.Type           { return reflect.TypeFor[T]() }
+func (c *codec[T]) Decode(b []byte) (any, error) { return c.decode(b) }
+func (c *codec[T]) Type() reflect.Type           { return reflect.TypeFor[T]() }
 
 // check is looked for when a topology is validated.
-func (c codec[T]) check() error {
+func (c *codec[T]) check() error {
 	if c.encode == nil || c.decode == nil {
 		return fmt.Errorf("NewCodec[%v] was given a nil function; it needs encode and decode", c.Type())
 	}
@@ -53,7 +53,7 @@ func (c codec[T]) check() error {
 // JSON is encoding/json for T. Decode refuses anything but white space after the value. The
 // text null is a value, which T must be able to hold; a null record value never gets here.
 func JSON[T any]() Codec {
-	return codec[T]{
+	return &codec[T]{
 		encode: func(v T) ([]byte, error) { return json.Marshal(v) },
 		decode: func(b []byte) (v T, err error) {
 			d := json.NewDecoder(bytes.NewReader(b))
@@ -70,7 +70,7 @@ func JSON[T any]() Codec {
 
 // Bytes is the codec of raw bytes, which is what a stream without a codec carries.
 func Bytes() Codec {
-	return codec[[]byte]{
+	return &codec[[]byte]{
 		encode: func(b []byte) ([]byte, error) { return b, nil },
 		decode: func(b []byte) ([]byte, error) { return b, nil },
 	}
@@ -79,7 +79,7 @@ func Bytes() Codec {
 // String is the codec of UTF-8 text. Both ways refuse what is not valid UTF-8: a stream means
 // the same inside a process as between two.
 func String() Codec {
-	return codec[string]{
+	return &codec[string]{
 		encode: func(s string) ([]byte, error) {
 			if !utf8.ValidString(s) {
 				return nil, errUTF8

@@ -9,8 +9,8 @@ import (
 )
 
 // Map makes bolts of a function from one value to one value, which goes to the default stream
-// with the input's key, headers and time. Values are what the input stream's codec makes; for
-// []byte they are the raw bytes of any stream.
+// with the input's key, headers and time. Values are what the input stream's codec makes, or
+// what was emitted; []byte stands for the raw bytes.
 //
 // A null value is a nil In where In is a pointer, slice, map or interface, and a permanent
 // failure where it is not. A nil Out of such a type is emitted as a null value.
@@ -37,7 +37,15 @@ func FlatMap[In, Out any](f func(ctx context.Context, v In, emit func(Out)) erro
 	}
 	null := nullOf[Out]()
 	return typed[In](reflect.TypeFor[Out](), func(ctx context.Context, v In, in *killick.Tuple, out killick.Emitter) error {
-		return f(ctx, v, func(o Out) { out.Emit(message(in, o, null)) })
+		over := false
+		defer func() { over = true }()
+		return f(ctx, v, func(o Out) {
+			if over {
+				out.Emit(killick.Message{}) // dropped, and counted as misuse; in is not ours any more
+				return
+			}
+			out.Emit(message(in, o, null))
+		})
 	})
 }
 
