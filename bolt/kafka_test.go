@@ -57,7 +57,7 @@ func TestSinkTimestamps(t *testing.T) {
 		}
 		emit := func(m func(in *killick.Tuple) killick.Message) killick.BoltFactory {
 			return bolt.Func(func(_ context.Context, in *killick.Tuple, out killick.Emitter) error {
-				time.Sleep(time.Second)
+				<-time.After(time.Second) // virtual time
 				out.Emit(m(in))
 				return nil
 			})
