@@ -1,0 +1,226 @@
+package structure
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// source is a parsed Go file.
+type source struct {
+	path string
+	text []byte
+	test bool // of tests, or of a package for tests
+	fset *token.FileSet
+	ast  *ast.File
+}
+
+func (f *source) place(n ast.Node) string {
+	return fmt.Sprintf("%s:%d", f.path, f.fset.Position(n.Pos()).Line)
+}
+
+func parse(path string, text []byte) (*source, error) {
+	f := &source{path: path, text: text, fset: token.NewFileSet()}
+	f.test = strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "testenv/")
+	var err error
+	f.ast, err = parser.ParseFile(f.fset, path, text, parser.ParseComments|parser.SkipObjectResolution)
+	return f, err
+}
+
+// goFiles returns all Go files but those of test data.
+func goFiles(t *testing.T) []*source {
+	t.Helper()
+	var all []*source
+	files(t, func(path string, text []byte) {
+		if !strings.HasSuffix(path, ".go") || inTestdata(path) {
+			return
+		}
+		f, err := parse(path, text)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		all = append(all, f)
+	})
+	return all
+}
+
+// check reports what a rule finds in all files, and that it finds what is planted.
+func check(t *testing.T, rule func(*source) []string, planted ...string) {
+	t.Helper()
+	for _, f := range goFiles(t) {
+		for _, what := range rule(f) {
+			t.Error(what)
+		}
+	}
+	for _, code := range planted {
+		f, err := parse("planted_test.go", []byte("package p\n"+code))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rule(f)) == 0 {
+			t.Errorf("the rule does not find %q", code)
+		}
+	}
+}
+
+// called returns the package and function of a call such as time.Sleep(d).
+func called(n ast.Node) (pkg, name string, call *ast.CallExpr) {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return "", "", nil
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return "", "", nil
+	}
+	if id, ok := sel.X.(*ast.Ident); ok {
+		pkg = id.Name
+	}
+	return pkg, sel.Sel.Name, call
+}
+
+// TestNoSleep: a test that sleeps is slow, and wrong on a busy machine. Wait for what must happen,
+// or run in a testing/synctest bubble, where sleeping takes no time and is allowed.
+func TestNoSleep(t *testing.T) {
+	check(t, func(f *source) (found []string) {
+		if !f.test || bytes.Contains(f.text, []byte(`"testing/synctest"`)) {
+			return nil
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if p, name, call := called(n); p == "time" && name == "Sleep" {
+				found = append(found, f.place(call)+": time.Sleep in a test; wait for what must happen, or use testing/synctest")
+			}
+			return true
+		})
+		return found
+	}, "func f() { time.Sleep(1) }")
+}
+
+// TestNoFixedPorts: tests of several checkouts run on one machine, and none of them is for others
+// to talk to.
+func TestNoFixedPorts(t *testing.T) {
+	check(t, func(f *source) (found []string) {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			p, name, call := called(n)
+			if call == nil || !strings.HasPrefix(name, "Listen") && name != "Ports" {
+				return true
+			}
+			for _, a := range call.Args {
+				lit, ok := a.(*ast.BasicLit)
+				if !ok {
+					continue
+				}
+				if name == "Ports" {
+					if p == "embedded" && lit.Value != "0" {
+						found = append(found, f.place(lit)+": a fixed port; use 0")
+					}
+					continue
+				}
+				s, err := strconv.Unquote(lit.Value)
+				if err != nil {
+					continue
+				}
+				host, port, err := net.SplitHostPort(s)
+				if err != nil {
+					continue
+				}
+				if ip := net.ParseIP(host); port != "0" || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+					found = append(found, fmt.Sprintf("%s: listens at %q; use port 0 of a loopback address", f.place(lit), s))
+				}
+			}
+			return true
+		})
+		return found
+	}, `var _, _ = net.Listen("tcp", "127.0.0.1:9092")`, `var _, _ = net.Listen("tcp", ":0")`, `var _ = embedded.Ports(9092)`)
+}
+
+// TestNoState: a package-level variable without a value waits for somebody to set it. State comes
+// in by configuration, so that two workers in one process can differ.
+func TestNoState(t *testing.T) {
+	check(t, func(f *source) (found []string) {
+		if strings.HasSuffix(f.path, "_test.go") && f.path != "planted_test.go" {
+			return nil
+		}
+		for _, d := range f.ast.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.VAR {
+				continue
+			}
+			for _, s := range g.Specs {
+				v := s.(*ast.ValueSpec)
+				if len(v.Values) == 0 && !embedded(g, v) {
+					found = append(found, fmt.Sprintf("%s: package variable %s has no value: mutable state", f.place(v), v.Names[0]))
+				}
+			}
+		}
+		return found
+	}, "var n int", "var mu sync.Mutex")
+}
+
+// embedded reports whether the variable's value is a file (go:embed).
+func embedded(g *ast.GenDecl, v *ast.ValueSpec) bool {
+	for _, doc := range []*ast.CommentGroup{g.Doc, v.Doc} {
+		if doc == nil {
+			continue
+		}
+		for _, c := range doc.List {
+			if strings.HasPrefix(c.Text, "//go:embed") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestASCII: what looks like a quote or a space must be one. Tests may have other text as data.
+func TestASCII(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if strings.HasSuffix(f.path, "_test.go") {
+			continue
+		}
+		for i, line := range bytes.Split(f.text, []byte("\n")) {
+			if j := bytes.IndexFunc(line, func(r rune) bool { return r >= utf8.RuneSelf }); j >= 0 {
+				t.Errorf("%s:%d:%d: not ASCII", f.path, i+1, j+1)
+			}
+		}
+	}
+}
+
+// maxLines is where a file surely has a second noun.
+const maxLines = 650
+
+func TestFilesAreShort(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if n := bytes.Count(f.text, []byte("\n")); n > maxLines {
+			t.Errorf("%s has %d lines; more than %d hide a second subject", f.path, n, maxLines)
+		}
+	}
+}
+
+// TestNothingUnfinished looks for the words that mark what is left to do: it is done, or it is a
+// limit that the documentation names.
+func TestNothingUnfinished(t *testing.T) {
+	marks := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X|HA` + `CK)\b`)
+	if !marks.MatchString("// TO" + "DO(me): later") {
+		t.Fatal("the pattern finds nothing")
+	}
+	files(t, func(path string, text []byte) {
+		if inTestdata(path) || path == "LICENSE" {
+			return
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if m := marks.FindString(line); m != "" {
+				t.Errorf("%s:%d: %s", path, i+1, m)
+			}
+		}
+	})
+}

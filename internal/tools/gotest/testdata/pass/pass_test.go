@@ -1,0 +1,8 @@
+package pass
+
+import "fmt"
+
+func Example() {
+	fmt.Println("hello")
+	// Output: hello
+}
