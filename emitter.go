@@ -16,18 +16,18 @@ import (
 type Emitter core.Emitter[Message]
 
 // Emit emits m on the default stream.
-func (e Emitter) Emit(m Message) { core.Emitter[Message](e).Emit("", m, m.size(), false) }
+func (e Emitter) Emit(m Message) { core.Emitter[Message](e).Emit("", &m, m.size(), false) }
 
 // EmitTo emits m on a stream that the component declares; another name fails the input
 // permanently.
 func (e Emitter) EmitTo(stream string, m Message) {
-	core.Emitter[Message](e).Emit(stream, m, m.size(), false)
+	core.Emitter[Message](e).Emit(stream, &m, m.size(), false)
 }
 
 // EmitUntracked emits m anchored to nothing: whether it is processed has no bearing on
 // the input. It leaves, and is dropped, with the other emits.
 func (e Emitter) EmitUntracked(stream string, m Message) {
-	core.Emitter[Message](e).Emit(stream, m, m.size(), true)
+	core.Emitter[Message](e).Emit(stream, &m, m.size(), true)
 }
 
 // Hold takes over the input's fate: returning nil no longer acks it, the handle does.

@@ -19,6 +19,9 @@ func (a Anchors) None() bool { return a.first == nil }
 // First returns the first tree, nil when there is none.
 func (a Anchors) First() *Tree { return a.first }
 
+// Joined reports whether there are several trees.
+func (a Anchors) Joined() bool { return a.more != nil }
+
 // Len returns the number of trees.
 func (a Anchors) Len() int {
 	switch {

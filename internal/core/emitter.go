@@ -12,7 +12,7 @@ type Emit[M any] struct {
 type Execution[M any] struct {
 	// word is the number of the execution in progress. An Emitter with another one is
 	// of an execution that has returned, and its use changes nothing.
-	word    uint32
+	word    uint64
 	Streams []string // declared streams; index 0 is the default stream if declared
 	Any     bool     // any stream is taken, and noted in Streams: for tests of one bolt
 	Out     []Emit[M]
@@ -58,11 +58,12 @@ func (x *Execution[M]) Reset() {
 // Emitter is the body of killick.Emitter: a value with a check word.
 type Emitter[M any] struct {
 	x    *Execution[M]
-	word uint32
+	word uint64
 }
 
-// Emit adds an output of size bytes on the named stream.
-func (e Emitter[M]) Emit(stream string, m M, size int, loose bool) {
+// Emit adds a copy of m, an output of size bytes, on the named stream. It takes a pointer
+// only to save a copy: messages are large.
+func (e Emitter[M]) Emit(stream string, m *M, size int, loose bool) {
 	x := e.x
 	if x == nil || e.word != x.word {
 		if x != nil {
@@ -86,7 +87,7 @@ func (e Emitter[M]) Emit(stream string, m M, size int, loose bool) {
 		}
 	}
 	if x.Held && !loose {
-		x.Hook.HeldEmit(stream, m)
+		x.Hook.HeldEmit(stream, *m)
 		return
 	}
 	if len(x.Out) >= MaxEmits || x.Bytes+size > MaxBytes {
@@ -96,7 +97,14 @@ func (e Emitter[M]) Emit(stream string, m M, size int, loose bool) {
 		return
 	}
 	x.Bytes += size
-	x.Out = append(x.Out, Emit[M]{Stream: i, Loose: loose, M: m})
+	n := len(x.Out)
+	if n == cap(x.Out) {
+		x.Out = append(x.Out, Emit[M]{})
+	} else {
+		x.Out = x.Out[:n+1]
+	}
+	out := &x.Out[n]
+	out.Stream, out.Loose, out.M = i, loose, *m
 }
 
 // Hold takes over the input's fate. After return it is nil.

@@ -24,8 +24,17 @@ type Held struct {
 	h Holder
 }
 
-// NewHeld wraps the engine's side.
-func NewHeld(h Holder) *Held { return &Held{h: h} }
+// NewHeld returns the handle of the engine's side, which is always the same one if that has it
+// in place (Handle).
+func NewHeld(h Holder) *Held {
+	if in, ok := h.(interface{ Handle() *Held }); ok {
+		return in.Handle()
+	}
+	return &Held{h: h}
+}
+
+// Set makes h, which is part of the engine's side, the handle of it.
+func (h *Held) Set(x Holder) { h.h = x }
 
 // Holder returns the engine's side, which may be nil.
 func (h *Held) Holder() Holder { return h.h }

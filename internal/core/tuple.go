@@ -45,12 +45,13 @@ type Tuple struct {
 	path    *Path // nil: the root itself
 	attempt int
 	loose   bool // anchored to nothing
+	joined  bool // anchored to several roots
 }
 
 // Fill makes t a view of rec. place may be nil, path too.
 func (t *Tuple) Fill(rec Record, port *Port, place Place, index int, path *Path, attempt int) {
 	t.rec, t.port, t.place, t.index, t.path, t.attempt = rec, port, place, index, path, attempt
-	t.val, t.typed, t.loose = nil, false, false
+	t.val, t.typed, t.loose, t.joined = nil, false, false, false
 }
 
 // Next points t at another root of the same batch, all else being equal.
@@ -58,6 +59,12 @@ func (t *Tuple) Next(rec Record, index int) { t.rec, t.index = rec, index }
 
 // SetValue gives t the value that a codec made.
 func (t *Tuple) SetValue(v any) { t.val, t.typed = v, true }
+
+// ClearValue takes back what SetValue said.
+func (t *Tuple) ClearValue() { t.val, t.typed = nil, false }
+
+// SetJoined marks t as anchored to several roots: it has an ID, but no single origin.
+func (t *Tuple) SetJoined() { t.joined = true }
 
 // SetLoose marks t as anchored to nothing: it has no ID.
 func (t *Tuple) SetLoose() { t.loose = true }
@@ -77,19 +84,13 @@ func (t *Tuple) Port() *Port { return t.port }
 // Attempt returns the number of this execution, from 1.
 func (t *Tuple) Attempt() int { return t.attempt }
 
-// Origin returns the root record's place.
+// Origin returns the root record's place; !ok for a tuple of several roots or none.
 func (t *Tuple) Origin() (o Origin, ok bool) {
-	if t.place == nil {
+	if t.place == nil || t.loose || t.joined {
 		return Origin{}, false
 	}
 	return t.place.Origin(t.index), true
 }
-
-// Where returns what Origin is made of.
-func (t *Tuple) Where() (Place, int) { return t.place, t.index }
-
-// Path returns the path from the root to t; nil is the root itself.
-func (t *Tuple) Path() *Path { return t.path }
 
 // ID returns the origin and the path, "" for a tuple that is anchored to nothing.
 func (t *Tuple) ID() string {

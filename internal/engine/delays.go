@@ -12,6 +12,7 @@ type delays struct {
 	mu      sync.Mutex
 	heap    delayHeap
 	now     bool          // a stop: everything is due at once
+	running bool          // a function that was taken off the heap has not returned
 	changed chan struct{} // the head may be another one
 	quit    chan struct{}
 	done    chan struct{}
@@ -53,11 +54,15 @@ func (d *delays) flush() {
 	d.poke()
 }
 
-// waiting returns how many functions wait.
+// waiting returns how many functions wait, the one that runs included.
 func (d *delays) waiting() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.heap)
+	n := len(d.heap)
+	if d.running {
+		n++
+	}
+	return n
 }
 
 func (d *delays) poke() {
@@ -85,8 +90,12 @@ func (d *delays) loop() {
 				break
 			}
 			next := heap.Pop(&d.heap).(delay)
+			d.running = true
 			d.mu.Unlock()
 			next.f()
+			d.mu.Lock()
+			d.running = false
+			d.mu.Unlock()
 		}
 		timer.Reset(wait)
 		select {

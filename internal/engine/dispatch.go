@@ -22,7 +22,8 @@ type dispatcher struct {
 	feed  Feed
 	out   *router
 	r     *runner
-	frame frame // of the run in progress; reused
+	frame frame  // of the run in progress; reused
+	slab  []root // roots for new trees
 	stats spoutStats
 
 	wake chan struct{}
@@ -48,7 +49,7 @@ func newDispatcher(e *Engine, s *killick.SpoutSpec, feed Feed) *dispatcher {
 		p.typ = p.codec.Type()
 	}
 	d.ports = []*port{p}
-	d.out = newRouter(e, nil)
+	d.out = newRouter(e, nil, true)
 	d.frame.d = d
 	return d
 }
@@ -81,6 +82,7 @@ func (d *dispatcher) loop() {
 	defer d.e.loops.Done()
 	defer intakeDone()
 	d.r = d.e.watch.runner()
+	defer func() { d.e.exited(d.r, d.spec.Name) }()
 	defer d.e.watch.drop(d.r)
 	d.out.r, d.out.frame = d.r, &d.frame
 	var run Run
@@ -88,7 +90,7 @@ func (d *dispatcher) loop() {
 	for d.e.hard.Err() == nil {
 		run = Run{}
 		err := d.feed.Next(d.e.hard, &run)
-		d.serve()
+		d.serve() // retries go first: they hold the floor
 		switch {
 		case err == nil:
 			failures = 0
@@ -146,12 +148,17 @@ func (d *dispatcher) run(run Run, attempt int) {
 	if t := d.only(); t != nil && !t.slow.Load() && t.tryAcquire() {
 		next = d.fuse(t, f)
 		t.release()
+		if d.e.ending.Load() {
+			t.poke() // to Flush
+		}
 	}
-	if next < run.To {
-		d.route(f, next)
+	// After a hard stop the rest stays open.
+	if next < run.To && d.e.hard.Err() == nil {
+		d.out.routeRecords(f, p, next)
 		d.out.flush()
 		f.settle(next, run.To)
 	}
+	f.done()
 }
 
 // only returns the task that gets everything, if it may run in line.
@@ -167,57 +174,24 @@ func (d *dispatcher) only() *task {
 }
 
 // fuse executes the frame's records by t on this goroutine. It returns the index of the first
-// that it left, because t turned out to be slow.
+// that it left, because the engine stops or t turned out to be slow.
 func (d *dispatcher) fuse(t *task, f *frame) int {
-	x, from, to := t.x, f.run.From, f.run.To
+	x := t.x
 	prev := x.begin(f, d.r)
-	start := time.Now()
-	next, ended := from, from
-	for next < to {
+	next := f.run.From
+	for from := next; next < f.run.To; from = next {
+		start := time.Now()
 		var pulse bool
 		next, pulse = x.records(f, next)
-		if pulse {
-			x.out.flush()
-			f.settle(ended, next)
-			ended = next
-			if next > from && x.gauge(start, next-from) {
-				break
-			}
+		slow := x.gauge(time.Since(start), next-from)
+		x.out.flush()
+		f.settle(from, next)
+		if pulse && (slow || d.e.hard.Err() != nil) {
+			break
 		}
 	}
 	d.r.leave(prev)
-	x.out.flush()
-	f.settle(ended, next)
-	if n := next - from; n > 0 {
-		x.gauge(start, n)
-		t.c.stats.observe(time.Since(start), n)
-	}
 	return next
-}
-
-// route sends the frame's records from i on to the tasks.
-func (d *dispatcher) route(f *frame, i int) {
-	p := d.ports[0]
-	for ; i < f.run.To; i++ {
-		if f.hasDead && f.dead[i-f.run.From] {
-			continue
-		}
-		it := &d.out.tmp
-		*it = item{rec: f.run.Chunk.Record(i), port: p, chunk: f.run.Chunk, i: i, attempt: 1}
-		if f.vals != nil {
-			it.val, it.typed = f.vals[i-f.run.From], true
-		}
-		for _, ed := range p.edges {
-			o := d.out
-			o.picks, o.starts, o.counts = o.picks[:0], o.starts[:0], o.counts[:0]
-			if err := o.chooseGuarded(ed, it); err != nil {
-				f.kill(i, &ack.Cause{Outcome: ack.Dead, Component: ed.to.spec.Name, Reason: "grouping", Err: err, Attempts: 1,
-					Key: it.record().Key(), Value: it.record().Bytes()})
-				break
-			}
-			o.send(ed, it, o.picks)
-		}
-	}
 }
 
 // valued is a chunk whose records may have values already: those of users' spouts.
@@ -229,49 +203,57 @@ type valued interface {
 // values takes the values of the frame's records, as those of any emit are.
 func (d *dispatcher) values(f *frame, vs valued) {
 	n := f.run.To - f.run.From
-	f.room(n)
 	var tmp item
 	for k := range n {
 		i := f.run.From + k
 		tmp = item{}
-		if err := d.ports[0].take(vs.Message(i), &tmp, d.e.cfg.RoundTrip); err != nil {
-			d.e.cfg.Observe(Event{Kind: TupleDead, Component: d.spec.Name, ID: idOf(f.run.Chunk, i), Attempt: 1, Reason: "codec", Err: err})
-			f.kill(i, &ack.Cause{Outcome: ack.Dead, Component: d.spec.Name, Reason: "codec", Err: err, Attempts: 1, Key: tmp.key})
+		m := vs.Message(i)
+		if err := d.ports[0].take(m, &tmp, d.e.cfg.RoundTrip); err != nil {
+			d.refuse(f, i, "codec", err, m.Key, m.Bytes)
 			continue
 		}
-		switch {
-		case tmp.typed:
+		if tmp.typed {
+			f.room()
 			f.vals[k] = tmp.val
-		case tmp.bytes != nil:
-			f.vals[k] = tmp.bytes
 		}
 	}
 }
 
-// room makes vals n long.
-func (f *frame) room(n int) {
+// refuse ends the i-th root dead before any component has seen it.
+func (d *dispatcher) refuse(f *frame, i int, reason string, err error, key, value []byte) {
+	d.e.cfg.Observe(Event{Kind: TupleDead, Component: d.spec.Name, ID: idOf(f.run.Chunk, i), Attempt: f.attempt, Reason: reason, Err: err})
+	f.kill(i, &ack.Cause{Outcome: ack.Dead, Component: d.spec.Name, Reason: reason, Err: err, Attempts: f.attempt, Key: key, Value: value})
+}
+
+// room makes the frame's values, all of them noValue yet.
+func (f *frame) room() {
+	if f.vals != nil {
+		return
+	}
+	n := f.run.To - f.run.From
 	if cap(f.vals0) < n {
 		f.vals0 = make([]any, n)
 	}
 	f.vals = f.vals0[:n]
+	for k := range f.vals {
+		f.vals[k] = noValue{}
+	}
 }
 
 // decode makes the values of the frame's records. What cannot be decoded is dead at once: it
 // will not get better.
 func (d *dispatcher) decode(f *frame) {
-	n := f.run.To - f.run.From
-	f.room(n)
-	for k := range n {
-		rec := f.run.Chunk.Record(f.run.From + k)
+	f.room()
+	for k := range f.vals {
+		i := f.run.From + k
+		rec := f.run.Chunk.Record(i)
 		b := rec.Bytes()
 		if b == nil {
 			continue // a null value passes codecs by
 		}
 		v, err := d.decodeOne(b)
 		if err != nil {
-			err = fmt.Errorf("the record cannot be decoded: %w", err)
-			d.e.cfg.Observe(Event{Kind: TupleDead, Component: d.spec.Name, ID: idOf(f.run.Chunk, f.run.From+k), Attempt: 1, Reason: "decode", Err: err})
-			f.kill(f.run.From+k, &ack.Cause{Outcome: ack.Dead, Component: d.spec.Name, Reason: "decode", Err: err, Attempts: 1, Key: rec.Key(), Value: b})
+			d.refuse(f, i, "decode", fmt.Errorf("the record cannot be decoded: %w", err), rec.Key(), b)
 			continue
 		}
 		f.vals[k] = v
@@ -291,61 +273,4 @@ func idOf(c Chunk, i int) string {
 	var t core.Tuple
 	t.Fill(nil, nil, c, i, nil, 1)
 	return t.ID()
-}
-
-func (f *frame) reset(run Run, attempt int) {
-	n := run.To - run.From
-	f.run, f.attempt, f.hasDead, f.hasTree = run, attempt, false, false
-	clear(f.vals0[:min(cap(f.vals0), len(f.vals))])
-	f.vals = nil
-	if cap(f.trees) < n {
-		f.trees = make([]*root, n)
-	}
-	f.trees = f.trees[:n]
-	clear(f.trees)
-}
-
-// kill ends the i-th root dead with the run; it is not executed (any more).
-func (f *frame) kill(i int, c *ack.Cause) {
-	n := f.run.To - f.run.From
-	if !f.hasDead {
-		if cap(f.dead) < n {
-			f.dead = make([]bool, n)
-		}
-		f.dead = f.dead[:n]
-		clear(f.dead)
-		f.hasDead = true
-	}
-	f.dead[i-f.run.From] = true
-	r := f.root(i)
-	r.Open(1)
-	r.Fail(c)
-}
-
-// settle ends the synchronous calls of the roots [from, to): those without a tree have ended.
-func (f *frame) settle(from, to int) {
-	if !f.hasTree {
-		if from < to {
-			f.run.Chunk.EndRun(from, to)
-			f.d.stats.acked.Add(int64(to - from))
-		}
-		return
-	}
-	at := from
-	end := func(i int) {
-		if at < i {
-			f.run.Chunk.EndRun(at, i)
-			f.d.stats.acked.Add(int64(i - at))
-		}
-	}
-	for i := from; i < to; i++ {
-		k := i - f.run.From
-		if r := f.trees[k]; r != nil {
-			end(i)
-			at = i + 1
-			f.trees[k] = nil
-			r.End()
-		}
-	}
-	end(to)
 }

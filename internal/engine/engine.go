@@ -101,7 +101,7 @@ type Engine struct {
 
 	ending   atomic.Bool // intake has ended: idle tasks flush
 	draining atomic.Bool // a stop is wanted: waiting retries run at once, once
-	parked   atomic.Int64
+	parked   parked
 	seq      atomic.Uint64 // ids of held tuples, for the lock order of joint emits
 
 	fatal     chan error // first one counts
@@ -153,6 +153,9 @@ func New(cfg Config) (*Engine, error) {
 		if c.sink != nil && cfg.Outbox == nil {
 			return nil, fmt.Errorf("engine: component %q is a sink, but there is no outbox", c.spec.Name)
 		}
+		if c.sink != nil && len(c.ports[0].edges) > 0 {
+			return nil, fmt.Errorf("engine: component %q subscribes to %q, a sink: what that emits on its default stream goes to Kafka only", c.ports[0].edges[0].to.spec.Name, c.spec.Name)
+		}
 		c.makeTasks()
 	}
 	return e, nil
@@ -201,7 +204,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		result error
 		soft   = ctx.Done()
 		quiet  <-chan time.Time // ticks once intake has ended
-		limit  <-chan time.Time // once a stop is wanted; a bounded run has none of its own
+		limit  <-chan time.Time // once a stop is wanted; a bounded run has none for its trees
+		late   bool             // limit is for what no tree waits for
 	)
 	stop := func() {
 		if limit == nil {
@@ -234,8 +238,16 @@ func (e *Engine) Run(ctx context.Context) error {
 				t.poke() // to Flush
 			}
 		case <-quiet:
-			parked := e.parked.Load()
+			parked := e.parked.open()
 			if e.pending() > parked {
+				continue
+			}
+			// Untracked tuples and Flush have nothing pending. They get as long as a drain.
+			if !e.quiet() {
+				if limit == nil {
+					limit = time.After(e.cfg.Drain)
+					late = true
+				}
 				continue
 			}
 			if result == nil && parked > 0 {
@@ -243,12 +255,28 @@ func (e *Engine) Run(ctx context.Context) error {
 			}
 			return result
 		case <-limit:
+			if late && e.pending() <= e.parked.open() {
+				return result
+			}
 			if result == nil {
 				result = fmt.Errorf("%w: %d after %v", ErrDrain, e.pending(), e.cfg.Drain)
 			}
 			return result
 		}
 	}
+}
+
+// quiet reports whether no task has anything to do.
+func (e *Engine) quiet() bool {
+	if e.delays.waiting() > 0 {
+		return false
+	}
+	for _, t := range e.tasks { // upstream first: work only moves down
+		if !t.quiet() {
+			return false
+		}
+	}
+	return true
 }
 
 func (e *Engine) pending() int64 {
@@ -282,6 +310,9 @@ func (e *Engine) finish() {
 	for _, d := range e.spouts {
 		d.feed.Stop()
 	}
+	for _, c := range e.comps {
+		c.held.leave()
+	}
 	done := make(chan struct{})
 	go func() {
 		e.intake.Wait()
@@ -307,6 +338,21 @@ func (e *Engine) stop(component string, err error, now bool) {
 	}
 }
 
+// exited is called when a goroutine that runs user code ends. Before the end of the engine that
+// is the work of runtime.Goexit, which testing.T.FailNow calls, too: there is no way to go on
+// from it, and waiting for the goroutine's tuples would be in vain.
+func (e *Engine) exited(r *runner, component string) {
+	if r == nil || e.hard.Err() != nil {
+		return
+	}
+	if x := r.cur.Load(); x != nil {
+		component = x.c.spec.Name
+	}
+	e.stop(component, errGoexit, true)
+}
+
+var errGoexit = errors.New("killick: user code ended the goroutine that it was called on (runtime.Goexit; testing.T.FailNow does that, too)")
+
 // Ready reports whether every task has prepared.
 func (e *Engine) Ready() bool { return e.preparing.Load() == 0 }
 
@@ -322,12 +368,15 @@ func (e *Engine) get() *batch {
 	return new(batch)
 }
 
+// maxBatches is how many empty batches are kept.
+const maxBatches = 64
+
 // put takes back a batch that nobody refers to any more.
 func (e *Engine) put(b *batch) {
 	b.reset()
 	e.free.Lock()
 	defer e.free.Unlock()
-	if len(e.batches) < 64 {
+	if len(e.batches) < maxBatches {
 		e.batches = append(e.batches, b)
 	}
 }

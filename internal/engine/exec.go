@@ -33,16 +33,18 @@ type exec struct {
 	// cancel ends ctx; an atomic pointer because watch calls it.
 	cancel atomic.Pointer[context.CancelCauseFunc]
 
-	// The input of the execution in progress: an item, or the i-th record of the frame.
+	// The input of the execution in progress: an item, or the index-th record of the frame.
 	it    *item
 	src   item // the record as an item, when one is needed
 	index int
 	held  *held
+	user  bool          // user code runs: a panic is its
+	pace  time.Duration // moving average of an execution
 }
 
 func newExec(t *task, w *watch) *exec {
 	x := &exec{e: t.e, t: t, c: t.c, bolt: t.bolt, tuple: new(core.Tuple)}
-	x.out = newRouter(t.e, x)
+	x.out = newRouter(t.e, t.c, true)
 	x.out.states = make([]state, len(t.c.lateOut.states))
 	x.out.targets = make([]target, len(t.c.lateOut.targets))
 	x.ex.Streams = t.c.names
@@ -64,37 +66,28 @@ func (x *exec) begin(f *frame, r *runner) (prev *exec) {
 	return r.enter(x)
 }
 
-// run executes the items of b, sends what they emit, and then ends their edges. It returns
-// how many it executed: fewer than all only in line, when the task turned out to be slow.
-func (x *exec) run(b *batch, f *frame, r *runner, inline bool) int {
+// run executes the items of b, sends what they emit, and then ends their edges. It returns how
+// many it has done with: fewer than all when the engine stops, or when the task turned out to
+// be slow and runs in line.
+func (x *exec) run(b *batch, f *frame, r *runner, inline bool) (done int) {
 	prev := x.begin(f, r)
-	start := time.Now()
-	done, from := 0, 0
-	for done < b.n {
+	for from := 0; done < len(b.items); from = done {
+		start := time.Now()
 		var pulse bool
 		done, pulse = x.items(b, done)
-		if pulse || done == b.n || x.t.slow.Load() {
-			from = x.settle(b, from, done)
-		}
-		if pulse && x.gauge(start, done) && inline {
+		slow := x.gauge(time.Since(start), done-from)
+		x.settle(b, from, done)
+		if pulse && (slow && inline || x.e.hard.Err() != nil) {
 			break
 		}
 	}
 	r.leave(prev)
-	x.settle(b, from, done)
-	if done > 0 {
-		x.gauge(start, done)
-		x.c.stats.observe(time.Since(start), done)
-	}
 	return done
 }
 
 // settle sends what waits and ends the edges of the items [from, to): in that order, so that
 // an input's edge is open until its outputs' are.
-func (x *exec) settle(b *batch, from, to int) int {
-	if from == to {
-		return to
-	}
+func (x *exec) settle(b *batch, from, to int) {
 	x.out.flush()
 	for i := from; i < to; i++ {
 		if it := &b.items[i]; it.edge {
@@ -102,18 +95,28 @@ func (x *exec) settle(b *batch, from, to int) int {
 			it.anchors.End()
 		}
 	}
-	return to
 }
 
-// gauge decides whether the task is slow.
-func (x *exec) gauge(start time.Time, n int) bool {
-	per := time.Since(start) / time.Duration(n)
-	if per > slowAfter {
-		x.t.slow.Store(true)
-	} else if per < slowAfter/2 && x.t.slow.Load() {
-		x.t.slow.Store(false)
+// gauge notes that n executions took busy, and decides whether the task is slow. A few long
+// ones among many weigh as the average does; what a batch's sending takes does not count.
+func (x *exec) gauge(busy time.Duration, n int) (slow bool) {
+	if n == 0 {
+		return x.t.slow.Load()
 	}
-	return per > slowAfter
+	x.c.stats.observe(busy, n)
+	per := busy / time.Duration(n)
+	x.pace += (per - x.pace) * time.Duration(min(n, 64)) / 64
+	slow = x.t.slow.Load()
+	switch {
+	case x.t.flights != nil: // they share the task, and never run in line
+	case x.pace > slowAfter && !slow:
+		x.t.slow.Store(true)
+		slow = true
+	case x.pace < slowAfter/2 && slow:
+		x.t.slow.Store(false)
+		slow = false
+	}
+	return slow
 }
 
 // items executes b's items from i on, until the end or until time is to be looked at (pulse):
@@ -128,10 +131,11 @@ func (x *exec) items(b *batch, i int) (next int, pulse bool) {
 		}
 	}()
 	slow := x.t.slow.Load()
-	for ; next < b.n; next++ {
+	f := x.out.frame
+	for ; next < len(b.items); next++ {
 		it := &b.items[next]
 		x.it = it
-		if !it.anchors.Live() {
+		if !it.anchors.Live() || f != nil && !f.live(it) {
 			x.c.stats.skipped.Add(1)
 			continue
 		}
@@ -170,7 +174,11 @@ func (x *exec) records(f *frame, i int) (next int, pulse bool) {
 		x.index = next
 		t.Next(c.Record(next), next)
 		if f.vals != nil {
-			t.SetValue(f.vals[next-f.run.From])
+			if v := f.vals[next-f.run.From]; v == (noValue{}) {
+				t.ClearValue()
+			} else {
+				t.SetValue(v)
+			}
 		}
 		if x.execute(t) {
 			return next + 1, true
@@ -194,7 +202,9 @@ func (x *exec) execute(t *core.Tuple) (ticked bool) {
 	if tell := x.e.cfg.Executed; tell != nil {
 		tell(x.c.spec.Name, t.ID(), t.Attempt())
 	}
+	x.user = true
 	err := x.bolt.Execute(x.ctx, (*killick.Tuple)(t), killick.Emitter(out))
+	x.user = false
 	x.ex.End()
 	if core.Race {
 		t.Poison()
@@ -202,8 +212,12 @@ func (x *exec) execute(t *core.Tuple) (ticked bool) {
 	if now := x.e.watch.tick.Load(); now != x.r.last {
 		ticked = true
 		if x.r.beat(now) {
-			x.timedOut()
-			return true
+			x.newContext()
+			// A held tuple has a clock of its own, which the bolt may have extended.
+			if x.held == nil {
+				x.timedOut()
+				return true
+			}
 		}
 	}
 	if err == nil && len(x.ex.Out) == 0 && x.ex.Bad == nil && x.held == nil {
@@ -220,13 +234,13 @@ func (x *exec) returned(err error) {
 	}
 	if h := x.held; h != nil {
 		x.held = nil
-		loose := x.ex.Out // only untracked emits are here after Hold
 		if err != nil {
-			x.ex.Reset()
-			h.Fail(err)
-			return
-		}
-		if len(loose) > 0 {
+			if !h.Decided() {
+				h.Fail(err)
+			} else {
+				x.afterVerdict(err, nil)
+			}
+		} else if loose := x.ex.Out; len(loose) > 0 { // only untracked emits are here after Hold
 			h.addLoose(loose)
 		}
 		x.ex.Reset()
@@ -241,28 +255,48 @@ func (x *exec) returned(err error) {
 	}
 }
 
+// afterVerdict tells of a failure that came after the tuple's verdict: it changes nothing, but
+// is a person's to see.
+func (x *exec) afterVerdict(err error, stack []byte) {
+	x.e.cfg.Observe(Event{Kind: HookFailed, Component: x.c.spec.Name, Task: x.t.index, Reason: "Execute", Err: err, Stack: stack})
+}
+
 // input returns the input of the execution in progress as an item.
 func (x *exec) input() *item {
 	if x.it != nil {
 		return x.it
 	}
 	f := x.out.frame
-	x.src = item{rec: f.run.Chunk.Record(x.index), port: f.d.ports[0], chunk: f.run.Chunk, i: x.index, attempt: f.attempt}
-	if f.vals != nil {
-		x.src.val, x.src.typed = f.vals[x.index-f.run.From], true
-	}
+	x.src = item{rec: f.run.Chunk.Record(x.index), port: f.d.ports[0], chunk: f.run.Chunk, i: int32(x.index), tries: 1, replays: int32(f.attempt - 1)}
+	f.value(x.index, &x.src)
 	return &x.src
 }
 
-// entry makes the input independent of its batch, with an open edge of its own.
-func (x *exec) entry() *entry {
+// value gives it the i-th record's value, if there is one.
+func (f *frame) value(i int, it *item) {
+	if f.vals == nil {
+		return
+	}
+	if v := f.vals[i-f.run.From]; v != (noValue{}) {
+		it.val, it.typed = v, true
+	}
+}
+
+// take makes en the input, independent of its batch and with an open edge of its own.
+func (x *exec) take(en *entry) {
 	in := x.input()
 	if !in.edge && !in.loose {
 		x.out.frame.attach(in)
 	}
-	en := &entry{t: x.t, item: *in}
+	en.t, en.item = x.t, *in
 	in.edge = false // en's now
 	en.item.own()
+}
+
+// entry is take into a new entry.
+func (x *exec) entry() *entry {
+	en := new(entry)
+	x.take(en)
 	return en
 }
 
@@ -270,119 +304,18 @@ func (x *exec) entry() *entry {
 // has left.
 func (x *exec) emit() error {
 	if x.c.sink != nil {
-		return x.c.write(nil, x.ex.Out, x)
+		return x.c.write(x.input(), x.ex.Out, x, nil)
 	}
-	in := x.input()
-	return x.out.emit(x.c.ports, in, x.ex.Out, 0, nil)
+	return x.out.emit(x.c.ports, x.input(), x.ex.Out, 0, nil)
 }
 
-// emit sends outs, emitted on ports while in was executed; ordinal numbers the first. fix, if
-// not nil, may change the anchors and the origin of the k-th. On an error nothing has left.
-func (o *router) emit(ports []*port, in *item, outs []core.Emit[killick.Message], ordinal int, fix func(k int, it *item)) (err error) {
-	tmp := &o.tmp
-	o.picks, o.starts, o.counts, o.ready = o.picks[:0], o.starts[:0], o.counts[:0], o.ready[:0]
-	// Whatever can fail comes first, so that a failed try leaves nothing behind.
-	for k := range outs {
-		p := ports[outs[k].Stream]
-		if p.plain(&outs[k].M) {
-			continue
-		}
-		o.child(p, in, &outs[k], ordinal+k, tmp)
-		if err := p.take(&outs[k].M, tmp, o.e.cfg.RoundTrip); err != nil {
-			return killick.Permanent(err)
-		}
-		for _, ed := range p.edges {
-			if ed.user() {
-				if err := o.chooseGuarded(ed, tmp); err != nil {
-					return err
-				}
-			}
-		}
-		o.ready = append(o.ready, *tmp)
-	}
-	chosen, ready := 0, 0
-	for k := range outs {
-		p := ports[outs[k].Stream]
-		p.count.add(1)
-		if tell := o.e.cfg.Emitted; tell != nil {
-			tell(p.Component, p.Stream, outs[k].M)
-		}
-		to := tmp
-		if p.plain(&outs[k].M) {
-			if len(p.edges) == 0 {
-				continue
-			}
-			o.child(p, in, &outs[k], ordinal+k, to)
-			m := &outs[k].M
-			to.key, to.bytes, to.headers = m.Key, m.Bytes, m.Headers
-		} else {
-			to = &o.ready[ready]
-			ready++
-		}
-		if fix != nil {
-			fix(k, to)
-		}
-		for _, ed := range p.edges {
-			if ed.user() {
-				at := o.starts[chosen]
-				o.send(ed, to, o.picks[at:at+o.counts[chosen]])
-				chosen++
-				continue
-			}
-			at := len(o.picks)
-			o.choose(ed, to)
-			o.send(ed, to, o.picks[at:])
-			o.picks = o.picks[:at]
-		}
-	}
-	clear(o.ready)
-	return nil
-}
-
-// plain reports whether nothing about sending m can fail: raw bytes, and no user code.
-func (p *port) plain(m *killick.Message) bool {
-	if p.codec != nil || m.Value != nil {
-		return false
-	}
-	for _, ed := range p.edges {
-		if ed.user() {
-			return false
-		}
-	}
-	return true
-}
-
-// child makes tmp the item of one output of in.
-func (o *router) child(p *port, in *item, em *core.Emit[killick.Message], ordinal int, tmp *item) {
-	*tmp = item{port: p, chunk: in.chunk, i: in.i, attempt: 1, loose: em.Loose, anchors: in.anchors}
-	if in.rec == nil {
-		tmp.path = in.path
-	}
-	tmp.path = tmp.path.Then(core.Step{Port: &p.Port, Ordinal: int32(ordinal)})
-	if em.Loose {
-		tmp.anchors = ack.Anchors{}
-	}
-	if t := em.M.Time; t.IsZero() {
-		tmp.ms = in.record().Time().UnixMilli()
-	} else {
-		tmp.ms = t.UnixMilli()
-	}
-}
-
-func (o *router) chooseGuarded(ed *edge, it *item) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = killick.Permanent(panicError(p))
-		}
-	}()
-	at := len(o.picks)
-	o.choose(ed, it)
-	o.starts, o.counts = append(o.starts, at), append(o.counts, len(o.picks)-at)
-	return nil
-}
-
-// panicked handles a panic of user code: a failed try.
+// panicked handles a panic during an execution: a failed try, if user code did it. The engine's
+// own panics are broken invariants, and end the process.
 func (x *exec) panicked(p any) {
+	if !x.user {
+		panic(p)
+	}
+	x.user = false
 	x.ex.End()
 	x.ex.Reset()
 	h := x.held
@@ -396,26 +329,21 @@ func (x *exec) panicked(p any) {
 	if errors.As(err, &enc) {
 		err, reason = killick.Permanent(err), "codec"
 	}
-	if h != nil && h.Decided() {
-		// The verdict came first; the panic is still a person's to see.
-		x.e.cfg.Observe(Event{Kind: HookFailed, Component: x.c.spec.Name, Task: x.t.index, Reason: "Execute", Err: err, Stack: debug.Stack()})
-		return
+	if h == nil {
+		x.c.fail(x.entry(), reason, err, debug.Stack())
+	} else if h.Decided() || !h.finish(ack.Failed, reason, err, debug.Stack()) {
+		x.afterVerdict(err, debug.Stack())
 	}
-	if h != nil {
-		h.finish(ack.Failed, reason, err, debug.Stack())
-		return
-	}
-	x.c.fail(x.entry(), reason, err, debug.Stack())
 }
 
 func panicError(p any) error {
 	switch p := p.(type) {
 	case encodeError:
 		return p
-	case error:
-		return fmt.Errorf("panic: %w", p)
 	case pickError:
 		return fmt.Errorf("the custom grouping of component %q picked task %d; it has tasks 0 to %d", p.component, p.got, p.n-1)
+	case error:
+		return fmt.Errorf("panic: %w", p)
 	}
 	return fmt.Errorf("panic: %v", p)
 }
@@ -424,13 +352,7 @@ func panicError(p any) error {
 // counts for nothing.
 func (x *exec) timedOut() {
 	x.ex.Reset()
-	x.newContext()
 	x.e.Ignored.Late.Add(1)
-	if h := x.held; h != nil {
-		x.held = nil
-		h.finish(ack.TimedOut, "timeout", errTimeout(x.c), nil)
-		return
-	}
 	x.c.fail(x.entry(), "timeout", errTimeout(x.c), nil)
 }
 
@@ -441,77 +363,12 @@ func errTimeout(c *component) error {
 	return fmt.Errorf("%w: user code had the tuple for more than %v", ErrTimeout, c.spec.Timeout)
 }
 
-// again executes one entry: a retry, or a tuple of an InFlight task.
-func (x *exec) again(en *entry, r *runner) {
+// again executes entries: retries, or a tuple of an InFlight task.
+func (x *exec) again(r *runner, ens ...*entry) {
 	b := x.e.get()
-	*b.add() = en.item
+	for _, en := range ens {
+		*b.add() = en.item
+	}
 	x.run(b, nil, r, false)
 	x.e.put(b)
-}
-
-// hook calls Tick or Flush, which may emit untracked messages.
-func (x *exec) hook(r *runner, name string, f func(context.Context) error) {
-	prev := x.begin(nil, r)
-	x.ex.Begin()
-	err := guard(func() error { return f(x.ctx) })
-	x.ex.End()
-	if r.beat(x.e.watch.tick.Load()) {
-		x.newContext()
-	}
-	if err == nil && x.ex.Bad != nil {
-		err = x.ex.Bad
-	}
-	if err == nil && len(x.ex.Out) > 0 {
-		in := item{attempt: 1, loose: true, ms: time.Now().UnixMilli(), port: x.c.ports[0]}
-		err = x.out.emit(x.c.ports, &in, x.ex.Out, 0, nil)
-	}
-	x.ex.Reset()
-	r.leave(prev)
-	x.out.flush()
-	if err != nil && x.e.hard.Err() == nil {
-		x.e.cfg.Observe(Event{Kind: HookFailed, Component: x.c.spec.Name, Task: x.t.index, Reason: name, Err: err})
-	}
-}
-
-// untracked is what Tick emits to.
-type untracked struct{ x *exec }
-
-func (x *exec) untracked() killick.Untracked { return untracked{x} }
-
-func (u untracked) EmitUntracked(stream string, m killick.Message) {
-	killick.Emitter(u.x.ex.Current()).EmitUntracked(stream, m)
-}
-
-// guard turns a panic of user code into an error.
-func guard(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w\n%s", panicError(p), debug.Stack())
-		}
-	}()
-	return f()
-}
-
-// Hook of core.Execution.
-
-func (x *exec) Hold() core.Holder {
-	if x.held == nil {
-		x.held = x.hold()
-	}
-	return x.held
-}
-
-func (x *exec) HeldEmit(stream string, m killick.Message) { _ = x.held.Emit(stream, &m, nil) }
-
-func (x *exec) Misused(kind string, stale bool) {
-	x.c.stats.misuse.Add(1)
-	x.e.cfg.Observe(Event{Kind: Misuse, Component: x.c.spec.Name, Task: x.t.index, Reason: kind, Err: fmt.Errorf("the emitter was used for %s after Execute had returned", kind)})
-}
-
-func (x *exec) UnknownStream(stream string) error {
-	return fmt.Errorf("killick: component %q declares no stream %q; add .Stream(%q, codec) to it", x.c.spec.Name, stream, stream)
-}
-
-func (x *exec) TooMuch(emits, bytes int) error {
-	return fmt.Errorf("killick: one execution of component %q emitted more than %d messages or %d bytes (%d messages, %d bytes)", x.c.spec.Name, core.MaxEmits, core.MaxBytes, emits, bytes)
 }

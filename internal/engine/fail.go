@@ -20,6 +20,8 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, ErrTimeout):
 		return "timeout"
+	case errors.As(err, new(encodeError)):
+		return "codec"
 	case killick.IsFailTree(err):
 		return "fail_tree"
 	case killick.IsPermanent(err):
@@ -38,46 +40,53 @@ func (c *component) fail(en *entry, reason string, err error, stack []byte) {
 		en.park()
 		return
 	}
-	ev := Event{Component: c.spec.Name, Task: en.t.index, Attempt: it.attempt, Reason: reason, Err: err, Stack: stack}
+	if it.anchors.Gone() {
+		return // the partition is lost: its next owner reads the record again
+	}
+	ev := Event{Component: c.spec.Name, Task: en.t.index, Attempt: it.attempt(), Reason: reason, Err: err, Stack: stack}
 	if !it.loose {
 		ev.ID = it.id()
 	}
 	retry := c.spec.Retry
+	wait := retry.Delay
+	if d, ok := killick.RetryDelay(err); ok {
+		wait = fixed(d)
+	}
 	switch {
 	case killick.IsPermanent(err):
-	case killick.IsFailTree(err) || retry.Tree:
-		if it.loose {
-			break
-		}
-		wait := retry.Delay
-		if d, ok := killick.RetryDelay(err); ok {
-			wait = fixed(d)
-		}
+	case (killick.IsFailTree(err) || retry.Tree) && !it.loose:
 		c.stats.replays.Add(1)
 		it.anchors.Fail(&ack.Cause{Outcome: ack.Replayed, Component: c.spec.Name, Task: en.t.index, Reason: reason, Err: err,
 			Policy: policyOf(retry.After), Limit: retry.Attempts, Wait: wait, Key: it.key, Value: it.safeBytes()})
 		return
-	case it.attempt < retry.Attempts:
-		if c.e.draining.Load() {
-			// Waiting retries run once during a stop; after that the root stays open for the
-			// next start.
-			ev.Kind = TryFailed
-			c.e.cfg.Observe(ev)
-			en.park()
-			return
-		}
-		wait := retry.Delay(it.attempt)
-		if d, ok := killick.RetryDelay(err); ok {
-			wait = d
-		}
-		it.attempt++
-		c.stats.retries.Add(1)
-		ev.Kind, ev.Wait = TryFailed, wait
-		c.e.cfg.Observe(ev)
-		c.e.delays.after(wait, func() { en.t.retry(en) })
+	case int(it.tries) < retry.Attempts:
+		c.retry(en, ev, wait(int(it.tries)))
 		return
 	}
 	c.giveUp(en, ev, reason, err)
+}
+
+// retry plans the next try. During a stop it comes at once, and only once: then the root stays
+// open for the next start.
+func (c *component) retry(en *entry, ev Event, wait time.Duration) {
+	draining := c.e.draining.Load()
+	ev.Kind = TryFailed
+	if draining && en.item.last {
+		c.e.cfg.Observe(ev)
+		en.park()
+		return
+	}
+	ev.Wait = wait
+	if draining {
+		ev.Wait = 0
+	}
+	c.stats.retries.Add(1)
+	c.e.cfg.Observe(ev)
+	en.item.tries++
+	c.e.delays.after(ev.Wait, func() {
+		en.item.last = c.e.draining.Load()
+		en.t.retry(en)
+	})
 }
 
 // giveUp ends the tuple dead.
@@ -98,7 +107,7 @@ func (c *component) giveUp(en *entry, ev Event, reason string, err error) {
 		return
 	}
 	it.anchors.Fail(&ack.Cause{Outcome: ack.Dead, Component: c.spec.Name, Task: en.t.index, Reason: reason, Err: err,
-		Policy: policy, Attempts: it.attempt, Key: it.key, Value: it.safeBytes()})
+		Policy: policy, Attempts: it.attempt(), Key: it.key, Value: it.safeBytes()})
 }
 
 // park leaves en's edge open until the worker stops: its roots will run again.

@@ -16,6 +16,9 @@ type port struct {
 	typ   reflect.Type // of its values; nil: any
 	edges []*edge
 	count counter // messages emitted
+	// simple: an emit of raw bytes cannot fail, since it needs no codec and no user code, and
+	// goes to one task of each subscriber.
+	simple bool
 }
 
 // edge is one subscription.
@@ -33,49 +36,70 @@ func (ed *edge) user() bool {
 	return ed.grouping == killick.CustomGrouping || ed.key != nil
 }
 
+// simple reports whether router.pick chooses its task: one, without user code.
+func (ed *edge) simple() bool { return ed.grouping != killick.AllGrouping && !ed.user() }
+
+// keyed reports whether it goes by key.
+func (ed *edge) keyed() bool {
+	return ed.grouping == killick.FieldsGrouping || ed.grouping == killick.PartialKeyGrouping
+}
+
 var bytesType = reflect.TypeFor[[]byte]()
 
 var errBoth = errors.New("killick: a message has both Bytes and a Value; set one of them")
 
-// take turns what was emitted into it: checks it against the codec, and gives typed
-// streams their value.
-func (p *port) take(m *killick.Message, it *item, roundTrip bool) error {
-	it.port = p
+// take makes m the message of it: checks it against the codec, and gives typed streams their value.
+// What the codec does wrong is an error.
+func (p *port) take(m *killick.Message, it *item, roundTrip bool) (err error) {
 	it.key, it.bytes, it.headers = m.Key, m.Bytes, m.Headers
+	bytes := m.Bytes
 	if m.Value != nil {
-		if b, ok := m.Value.([]byte); ok && (p.typ == nil || p.typ != reflect.TypeFor[[]byte]() || p.codec == nil) {
-			if m.Bytes != nil {
-				return errBoth
-			}
-			it.bytes = b
-			m = &killick.Message{Bytes: b}
+		if m.Bytes != nil {
+			return errBoth
+		}
+		if b, ok := m.Value.([]byte); ok && (p.codec == nil || p.typ != bytesType || b == nil) {
+			it.bytes, bytes = b, b
+		} else if !p.carries(m.Value) {
+			return fmt.Errorf("killick: stream %s carries %v, but a %T was emitted", p, p.typ, m.Value)
 		} else {
-			if m.Bytes != nil {
-				return errBoth
-			}
-			if p.typ != nil && reflect.TypeOf(m.Value) != p.typ && !(p.typ.Kind() == reflect.Interface && reflect.TypeOf(m.Value).AssignableTo(p.typ)) {
-				return fmt.Errorf("killick: stream %s carries %v, but a %T was emitted", p, p.typ, m.Value)
-			}
 			it.val, it.typed = m.Value, true
 			if p.codec == nil || !roundTrip {
 				return nil
 			}
-			b, err := p.codec.Encode(m.Value)
-			if err != nil {
-				return encodeError{err}
-			}
-			m = &killick.Message{Bytes: b}
 		}
 	}
-	if p.codec == nil || m.Bytes == nil {
+	if p.codec == nil {
 		return nil
 	}
-	v, err := p.codec.Decode(m.Bytes)
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("killick: the codec of stream %s: %w", p, panicError(r))
+		}
+	}()
+	if it.typed {
+		if bytes, err = p.codec.Encode(m.Value); err != nil {
+			return encodeError{err}
+		}
+	}
+	if bytes == nil { // a null value passes codecs by
+		it.val, it.typed = nil, false
+		return nil
+	}
+	v, err := p.codec.Decode(bytes)
 	if err != nil {
 		return fmt.Errorf("killick: stream %s cannot decode the emitted bytes: %w", p, err)
 	}
 	it.val, it.typed = v, true
 	return nil
+}
+
+// carries reports whether v is of the stream's type.
+func (p *port) carries(v any) bool {
+	if p.typ == nil {
+		return true
+	}
+	t := reflect.TypeOf(v)
+	return t == p.typ || p.typ.Kind() == reflect.Interface && t.AssignableTo(p.typ)
 }
 
 func (p *port) encode(v any) ([]byte, error) {

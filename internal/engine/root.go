@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync"
 	"time"
 
 	"github.com/killick-io/killick/ack"
@@ -13,14 +14,24 @@ type root struct {
 	chunk   Chunk
 	i       int32
 	attempt int32
-	parked  bool // a stop left a failed tuple of it where it was; guarded by d.mu
+	parked  bool // a stop left a failed tuple of it where it was; guarded by the engine's parked.mu
 }
 
 func onRoot(r *root) ack.Anchors { return ack.On(&r.Tree) }
 
-// newRoot makes a tree with one open edge: that of the synchronous call.
+// slabSize is how many roots are allocated at a time. A slab lives as long as any of its roots;
+// so does their chunk.
+const slabSize = 128
+
+// newRoot makes a tree with one open edge: that of the synchronous call, or of the item that
+// it is handed over with. Roots are never reused: a late verdict would hit another one.
 func (d *dispatcher) newRoot(c Chunk, i, attempt int) *root {
-	r := &root{d: d, chunk: c, i: int32(i), attempt: int32(attempt)}
+	if len(d.slab) == 0 {
+		d.slab = make([]root, slabSize)
+	}
+	r := &d.slab[0]
+	d.slab = d.slab[1:]
+	r.d, r.chunk, r.i, r.attempt = d, c, int32(i), int32(attempt)
 	r.Start(c.Epoch(), r, 1)
 	return r
 }
@@ -67,11 +78,31 @@ func (r *root) TreeEnded(_ *ack.Tree, c *ack.Cause) {
 }
 
 // park says that the root stays open until the worker stops.
-func (r *root) park() {
-	r.d.mu.Lock()
-	defer r.d.mu.Unlock()
+func (r *root) park() { r.d.e.parked.add(r) }
+
+// parked are the roots that a stop left open: waiting for them would be in vain.
+type parked struct {
+	mu    sync.Mutex
+	roots []*root
+}
+
+func (p *parked) add(r *root) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if !r.parked {
 		r.parked = true
-		r.d.e.parked.Add(1)
+		p.roots = append(p.roots, r)
 	}
+}
+
+// open returns how many of them their feeds still count: those of a lost partition are gone.
+func (p *parked) open() (n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.roots {
+		if !r.Gone() {
+			n++
+		}
+	}
+	return n
 }

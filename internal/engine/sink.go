@@ -8,16 +8,11 @@ import (
 	"github.com/killick-io/killick/internal/core"
 )
 
-// write hands what a sink has emitted to the outbox. The input's edge ends when all of it is
-// durable; a record-level error is a failed try of the input. en is the input, or nil: that of
-// the execution of x. On an error nothing was handed over.
-func (c *component) write(en *entry, outs []core.Emit[killick.Message], x *exec) error {
-	var in *item
-	if en != nil {
-		in = &en.item
-	} else {
-		in = x.input()
-	}
+// write hands what a sink has emitted on its default stream to the outbox, and routes what it
+// has emitted on others. The edge of its input, in, ends when all of it is durable; a
+// record-level error is a failed try. x is the execution, or h the held tuple whose outs they
+// are. On an error nothing has left.
+func (c *component) write(in *item, outs []core.Emit[killick.Message], x *exec, h *held) error {
 	topic := c.sink.Topic
 	if c.sink.TopicOf != nil {
 		var t core.Tuple
@@ -26,23 +21,36 @@ func (c *component) write(en *entry, outs []core.Emit[killick.Message], x *exec)
 			return killick.Permanent(err)
 		}
 	}
-	if topic == "" && len(outs) > 0 {
-		return killick.Permanent(fmt.Errorf("killick: the sink %q has no topic for the tuple: TopicOf returned \"\"", c.spec.Name))
-	}
-	w := &written{c: c}
-	w.left.Store(int64(len(outs)) + 1)
-	ready := make([]Output, len(outs))
+	w := &written{c: c, h: h}
+	ready := make([]Output, 0, len(outs))
 	for k := range outs {
-		if err := c.output(in, &outs[k].M, &ready[k]); err != nil {
+		if outs[k].Stream != 0 {
+			continue
+		}
+		if topic == "" {
+			return killick.Permanent(fmt.Errorf("killick: the sink %q has no topic for the tuple: TopicOf returned \"\"", c.spec.Name))
+		}
+		o := Output{Topic: topic, Done: w.done}
+		if err := c.output(in, &outs[k].M, &o); err != nil {
 			return killick.Permanent(err)
 		}
-		ready[k].Topic, ready[k].Done = topic, w.done
+		ready = append(ready, o)
 	}
-	if en == nil {
-		en = x.entry() // the edge is w's from here on
+	// The default stream has no subscribers; its messages are checked and counted here.
+	if h != nil {
+		if err := c.lateOut.emit(c.ports, in, outs, 0, h.fix()); err != nil {
+			return err
+		}
+		c.lateOut.flush()
+		w.en = &h.entry
+	} else {
+		if err := x.out.emit(c.ports, in, outs, 0, nil); err != nil {
+			return err
+		}
+		x.out.flush()    // before the input's edge ends
+		w.en = x.entry() // the edge is w's from here on
 	}
-	w.en = en
-	c.ports[0].count.add(int64(len(outs)))
+	w.left.Store(int64(len(ready)) + 1)
 	for k := range ready {
 		if err := c.put(&ready[k], x); err != nil {
 			w.done(err)
@@ -57,12 +65,20 @@ func (c *component) put(o *Output, x *exec) error {
 	if x != nil {
 		cur := x.r.pause()
 		defer x.r.resume(cur)
+	} else {
+		c.blocked.Add(1)
+		defer c.blocked.Add(-1)
 	}
 	return c.e.cfg.Outbox.Put(c.e.hard, o)
 }
 
 // output turns one emitted message into a record.
-func (c *component) output(in *item, m *killick.Message, o *Output) error {
+func (c *component) output(in *item, m *killick.Message, o *Output) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = encodeError{panicError(r)}
+		}
+	}()
 	o.Key, o.Value = m.Key, m.Bytes
 	if m.Value != nil {
 		if m.Bytes != nil {
@@ -72,7 +88,6 @@ func (c *component) output(in *item, m *killick.Message, o *Output) error {
 		if codec == nil {
 			codec = in.port.codec
 		}
-		var err error
 		if b, ok := m.Value.([]byte); ok && (codec == nil || codec.Type() != bytesType) {
 			o.Value = b
 		} else if codec != nil {
@@ -80,7 +95,7 @@ func (c *component) output(in *item, m *killick.Message, o *Output) error {
 				return encodeError{err}
 			}
 		} else if o.Value, err = in.port.encode(m.Value); err != nil {
-			return err
+			return encodeError{err}
 		}
 	}
 	for _, h := range m.Headers {
@@ -96,6 +111,7 @@ func (c *component) output(in *item, m *killick.Message, o *Output) error {
 type written struct {
 	c    *component
 	en   *entry
+	h    *held // en's, when the bolt held it
 	left atomic.Int64
 	err  atomic.Pointer[error]
 }
@@ -107,9 +123,15 @@ func (w *written) done(err error) {
 	if w.left.Add(-1) > 0 {
 		return
 	}
-	if e := w.err.Load(); e != nil {
+	e := w.err.Load()
+	switch {
+	case e == nil && w.h != nil:
+		w.h.end()
+	case e == nil:
+		w.en.item.anchors.End()
+	case w.h != nil:
+		w.h.fail("produce", fmt.Errorf("produce: %w", *e), nil)
+	default:
 		w.c.fail(w.en, "produce", fmt.Errorf("produce: %w", *e), nil)
-		return
 	}
-	w.en.item.anchors.End()
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ type component struct {
 	// late routes what held tuples emit, from whatever goroutine acks. late is its token.
 	lateOut *router
 	late    chan struct{}
+	blocked atomic.Int64 // goroutines that wait for late, or in it for room downstream
 }
 
 func (e *Engine) add(s *killick.BoltSpec) {
@@ -43,7 +45,7 @@ func (e *Engine) add(s *killick.BoltSpec) {
 
 // makeTasks is called when all subscriptions are known.
 func (c *component) makeTasks() {
-	c.lateOut = newRouter(c.e, nil)
+	c.lateOut = newRouter(c.e, c, false)
 	c.lateOut.lay(c.ports)
 	for i := range c.spec.Tasks {
 		t := &task{c: c, e: c.e, index: i, in: make(chan *batch, queueLen), wake: make(chan struct{}, 1), own: make(chan struct{}, 1)}
@@ -72,8 +74,9 @@ type task struct {
 	slow   atomic.Bool // its executions take so long that it should have its own goroutine
 	dirty  atomic.Bool // executed since the last Flush
 
-	in   chan *batch
-	wake chan struct{}
+	in     chan *batch
+	queued atomic.Int64 // batches sent to in whose execution has not begun
+	wake   chan struct{}
 
 	mu    sync.Mutex
 	again []*entry // retries that are due. Not bounded here: each is an open tuple of a started root
@@ -97,12 +100,26 @@ func (t *task) retry(en *entry) {
 	t.poke()
 }
 
+// due returns a batch of the retries that are due. The others follow after what else waits, so
+// that a storm of retries does not hold up fresh tuples.
 func (t *task) due() []*entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	d := t.again
-	t.again = nil
+	n := min(len(t.again), batchSize)
+	d := t.again[:n:n]
+	if t.again = t.again[n:]; len(t.again) == 0 {
+		t.again = nil
+	} else {
+		t.poke()
+	}
 	return d
+}
+
+// waiting returns how many retries are due.
+func (t *task) waiting() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.again)
 }
 
 func (t *task) acquire() bool {
@@ -114,9 +131,10 @@ func (t *task) acquire() bool {
 	}
 }
 
-// tryAcquire takes ownership if the task is idle.
+// tryAcquire takes ownership if the task is idle. Not while a batch that came before is still to
+// be executed: it would be overtaken.
 func (t *task) tryAcquire() bool {
-	if len(t.in) > 0 {
+	if t.queued.Load() > 0 {
 		return false
 	}
 	select {
@@ -134,7 +152,8 @@ func (t *task) loop() {
 	defer t.e.loops.Done()
 	r := t.e.watch.runner()
 	defer t.e.watch.drop(r)
-	if !t.prepare(r) { // holds own
+	defer func() { t.e.exited(r, t.c.spec.Name) }()
+	if !t.prepare() { // holds own
 		return
 	}
 	t.e.preparing.Add(-1)
@@ -145,7 +164,7 @@ func (t *task) loop() {
 		tick = tk.C
 	}
 	t.release()
-	defer t.cleanup(r)
+	defer t.cleanup()
 	for {
 		select {
 		case <-t.e.hard.Done():
@@ -154,6 +173,7 @@ func (t *task) loop() {
 			if !t.acquire() {
 				return
 			}
+			t.queued.Add(-1)
 			t.runBatch(b, r)
 			t.release()
 		case <-t.wake:
@@ -169,7 +189,7 @@ func (t *task) loop() {
 			t.x.hook(r, "Tick", func(ctx context.Context) error { return t.bolt.(killick.Ticker).Tick(ctx, t.x.untracked()) })
 			t.release()
 		}
-		if t.e.ending.Load() && len(t.in) == 0 {
+		if t.e.ending.Load() && t.queued.Load() == 0 && t.waiting() == 0 {
 			if !t.acquire() {
 				return
 			}
@@ -181,25 +201,24 @@ func (t *task) loop() {
 
 // runBatch executes a batch that was handed over.
 func (t *task) runBatch(b *batch, r *runner) {
-	if t.flights != nil {
-		for i := range b.n {
-			it := b.items[i]
-			t.fly(&entry{item: it})
+	if t.flights == nil {
+		t.x.run(b, nil, r, false)
+	} else {
+		for i := range b.items {
+			t.fly(&entry{item: b.items[i]})
 		}
-		t.e.put(b)
-		return
 	}
-	t.x.run(b, nil, r, false)
 	t.e.put(b)
 }
 
 func (t *task) runDue(r *runner) {
-	for _, en := range t.due() {
-		if t.flights != nil {
-			t.fly(en)
-			continue
-		}
-		t.x.again(en, r)
+	due := t.due()
+	if t.flights == nil {
+		t.x.again(r, due...)
+		return
+	}
+	for _, en := range due {
+		t.fly(en)
 	}
 }
 
@@ -215,7 +234,14 @@ func (t *task) fly(en *entry) {
 	t.e.flights.Add(1)
 	go func() {
 		defer t.e.flights.Done()
-		x.again(en, x.r)
+		returned := false
+		defer func() {
+			if !returned {
+				t.e.exited(x.r, t.c.spec.Name)
+			}
+		}()
+		x.again(x.r, en)
+		returned = true
 		t.flights <- x
 		if t.e.ending.Load() {
 			t.poke()
@@ -235,9 +261,25 @@ func (t *task) flush(r *runner) {
 	t.x.hook(r, "Flush", f.Flush)
 }
 
+// quiet reports whether the task has nothing to do: nothing queued, executing or to flush.
+func (t *task) quiet() bool {
+	if t.queued.Load() > 0 || t.waiting() > 0 || len(t.own) > 0 || !t.idle() {
+		return false
+	}
+	_, flushes := t.bolt.(killick.Flusher)
+	return !flushes || !t.dirty.Load()
+}
+
 // prepare makes the bolt and calls Prepare until it succeeds or its tries are used up.
-func (t *task) prepare(r *runner) bool {
-	t.bolt = t.c.spec.Factory()
+func (t *task) prepare() bool {
+	err := guard(func() error { t.bolt = t.c.spec.Factory(); return nil })
+	if err == nil && t.bolt == nil {
+		err = errors.New("the bolt factory returned nil")
+	}
+	if err != nil {
+		t.e.stop(t.c.spec.Name, fmt.Errorf("task %d has no bolt: %w", t.index, err), true)
+		return false
+	}
 	t.x = newExec(t, t.e.watch)
 	if n := t.c.spec.InFlight; n > 1 {
 		t.flights = make(chan *exec, n)
@@ -277,18 +319,26 @@ func (t *task) prepare(r *runner) bool {
 	}
 }
 
-func (t *task) cleanup(r *runner) {
+// cleanup waits for the executions in progress and calls the bolt's Cleanup. After the engine's
+// hard context has ended no new one begins.
+func (t *task) cleanup() {
 	c, ok := t.bolt.(killick.Cleaner)
 	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), t.e.cfg.Grace)
 	defer cancel()
-	// No in-line execution starts after hard; one in progress ends first.
 	select {
-	case t.own <- struct{}{}:
+	case t.own <- struct{}{}: // for good
 	case <-ctx.Done():
 		return
+	}
+	for range cap(t.flights) {
+		select {
+		case <-t.flights:
+		case <-ctx.Done():
+			return
+		}
 	}
 	if err := guard(func() error { return c.Cleanup(ctx) }); err != nil {
 		t.e.cfg.Observe(Event{Kind: HookFailed, Component: t.c.spec.Name, Task: t.index, Reason: "Cleanup", Err: err})

@@ -19,6 +19,7 @@ type watch struct {
 	e      *Engine
 	period time.Duration
 	tick   atomic.Uint64
+	began  time.Time
 
 	mu      sync.Mutex
 	runners map[*runner]struct{}
@@ -34,14 +35,21 @@ type runner struct {
 	// word is the tick of the last beat << 1, and the mark in the lowest bit.
 	word atomic.Uint64
 	cur  atomic.Pointer[exec] // whose user code runs; nil: none
-	told bool                 // the stuck event was sent; watch's own
+
+	// Watch's own:
+	told   bool   // the stuck event was sent
+	seen   uint64 // the word when it looked last
+	credit uint64 // ticks since then in which the component's emits waited for room
 }
 
 func newWatch(e *Engine, period time.Duration) *watch {
 	return &watch{e: e, period: period, runners: map[*runner]struct{}{}, quit: make(chan struct{}), done: make(chan struct{})}
 }
 
-func (w *watch) start() { go w.loop() }
+func (w *watch) start() {
+	w.began = time.Now()
+	go w.loop()
+}
 
 func (w *watch) stop() {
 	close(w.quit)
@@ -72,30 +80,44 @@ func (r *runner) beat(now uint64) (marked bool) {
 // enter says that x executes from now on, and returns who did before.
 func (r *runner) enter(x *exec) (prev *exec) {
 	prev = r.cur.Load()
-	r.beat(r.w.tick.Load())
+	r.between(prev)
 	r.cur.Store(x)
 	return prev
 }
 
 // leave gives the goroutine back to prev.
 func (r *runner) leave(prev *exec) {
-	r.cur.Store(prev)
-	r.beat(r.w.tick.Load())
+	r.between(r.cur.Swap(prev))
 }
 
 // pause and resume enclose a wait of the engine's own, which is nobody's user code.
 func (r *runner) pause() (cur *exec) { return r.cur.Swap(nil) }
 
 func (r *runner) resume(cur *exec) {
-	r.beat(r.w.tick.Load())
+	r.between(cur)
 	r.cur.Store(cur)
+}
+
+// between beats outside user code. A mark that comes here, because the whole process stood
+// still, is about no tuple; but x's context has been cancelled.
+func (r *runner) between(x *exec) {
+	if r.beat(r.w.tick.Load()) && x != nil {
+		x.newContext()
+	}
+}
+
+// clock returns the tick that it should be: the count may be late on a busy machine.
+func (w *watch) clock() uint64 { return uint64(time.Since(w.began) / w.period) }
+
+// deadline returns the tick at which d will have passed, and not more than a period more.
+func (w *watch) deadline(d time.Duration) uint64 {
+	return w.clock() + uint64((max(d, 1)-1)/w.period) + 2
 }
 
 func (w *watch) loop() {
 	defer close(w.done)
 	t := time.NewTicker(w.period)
 	defer t.Stop()
-	began := time.Now()
 	for {
 		select {
 		case <-t.C:
@@ -103,35 +125,42 @@ func (w *watch) loop() {
 			return
 		}
 		// Tickers drop ticks on a busy machine; the count follows the clock all the same.
-		now := max(w.tick.Load()+1, uint64(time.Since(began)/w.period))
+		last := w.tick.Load()
+		now := max(last+1, w.clock())
 		w.tick.Store(now)
 		w.mu.Lock()
 		for r := range w.runners {
-			w.look(r, now)
+			w.look(r, now, now-last)
 		}
 		w.mu.Unlock()
-		at := time.Now()
 		for _, c := range w.e.comps {
-			c.held.expire(at)
+			c.held.expire(now)
 		}
 	}
 }
 
 // look marks r when the execution in progress has taken too long.
-func (w *watch) look(r *runner, now uint64) {
+func (w *watch) look(r *runner, now, since uint64) {
 	x := r.cur.Load()
 	if x == nil {
 		return
 	}
 	word := r.word.Load()
-	age := time.Duration(now-word>>1) * w.period
+	if word != r.seen {
+		r.seen, r.credit, r.told = word, 0, false
+	}
+	if x.c.blocked.Load() > 0 {
+		// User code may be in an Ack that waits for room downstream.
+		r.credit += since
+	}
+	age := time.Duration(now-word>>1-r.credit) * w.period
 	limit := x.c.spec.Timeout
 	if age <= limit {
-		r.told = false
 		return
 	}
 	cancel := *x.cancel.Load() // before the mark: the executor replaces it after
 	if word&1 == 0 && r.word.CompareAndSwap(word, word|1) {
+		r.seen = word | 1
 		x.c.stats.timeouts.Add(1)
 		cancel(ErrTimeout)
 	}

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/internal/core"
+)
+
+// hook calls Tick or Flush, which may emit untracked messages.
+func (x *exec) hook(r *runner, name string, f func(context.Context) error) {
+	prev := x.begin(nil, r)
+	x.ex.Begin()
+	err := guard(func() error { return f(x.ctx) })
+	x.ex.End()
+	if r.beat(x.e.watch.tick.Load()) {
+		x.newContext()
+	}
+	if err == nil && x.ex.Bad != nil {
+		err = x.ex.Bad
+	}
+	if err == nil && len(x.ex.Out) > 0 {
+		in := item{tries: 1, loose: true, ms: time.Now().UnixMilli(), port: x.c.ports[0]}
+		err = x.out.emit(x.c.ports, &in, x.ex.Out, 0, nil)
+	}
+	x.ex.Reset()
+	r.leave(prev)
+	x.out.flush()
+	if err != nil && x.e.hard.Err() == nil {
+		x.e.cfg.Observe(Event{Kind: HookFailed, Component: x.c.spec.Name, Task: x.t.index, Reason: name, Err: err})
+	}
+}
+
+// untracked is what Tick emits to.
+type untracked struct{ out killick.Emitter }
+
+func (x *exec) untracked() killick.Untracked { return untracked{killick.Emitter(x.ex.Current())} }
+
+func (u untracked) EmitUntracked(stream string, m killick.Message) { u.out.EmitUntracked(stream, m) }
+
+// guard turns a panic of user code into an error.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w\n%s", panicError(p), debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// Hook of core.Execution.
+
+// Hold implements core.Hook.
+func (x *exec) Hold() core.Holder {
+	if x.held == nil {
+		x.held = x.hold()
+	}
+	return x.held
+}
+
+// HeldEmit implements core.Hook.
+func (x *exec) HeldEmit(stream string, m killick.Message) { _ = x.held.Emit(stream, &m, nil) }
+
+// Misused implements core.Hook: it counts, and tells of the place.
+func (x *exec) Misused(kind string, stale bool) {
+	x.c.stats.misuse.Add(1)
+	x.e.cfg.Observe(Event{Kind: Misuse, Component: x.c.spec.Name, Task: x.t.index, Reason: kind,
+		Err: fmt.Errorf("killick: the emitter was used to %s after Execute had returned, at %s", kind, userPlace())})
+}
+
+// userPlace is the line of user code that called killick.
+func userPlace() string {
+	var pcs [16]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if !strings.Contains(f.Function, "killick/internal/core.") && !strings.Contains(f.Function, "killick.Emitter.") {
+			return fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+		if !more {
+			return "an unknown place"
+		}
+	}
+}
+
+// UnknownStream implements core.Hook.
+func (x *exec) UnknownStream(stream string) error { return x.c.unknownStream(stream) }
+
+// TooMuch implements core.Hook.
+func (x *exec) TooMuch(emits, bytes int) error { return x.c.tooMuch(emits, bytes) }
+
+func (c *component) unknownStream(stream string) error {
+	return fmt.Errorf("killick: component %q declares no stream %q; add .Stream(%q, codec) to it", c.spec.Name, stream, stream)
+}
+
+func (c *component) tooMuch(emits, bytes int) error {
+	return fmt.Errorf("killick: one execution of component %q emitted more than %d messages or %d bytes (%d messages, %d bytes)", c.spec.Name, core.MaxEmits, core.MaxBytes, emits, bytes)
+}

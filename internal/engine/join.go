@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/internal/core"
+)
+
+// fix gives joined outputs their anchors and origin; nil: h has none.
+func (h *held) fix() func(k int, it *item) {
+	joined := false
+	for i := range h.outs {
+		joined = joined || len(h.outs[i].joined) > 0
+	}
+	if !joined {
+		return nil
+	}
+	return func(k int, it *item) {
+		if k >= len(h.outs) || len(h.outs[k].joined) == 0 {
+			return
+		}
+		o := &h.outs[k]
+		it.anchors = it.anchors.Join(o.extra)
+		for _, j := range o.joined {
+			if j := &j.item; j.chunk != nil && !it.loose && (it.chunk == nil || less(j, it)) {
+				// The origin of a join is the smallest of its roots'.
+				it.chunk, it.i, it.replays = j.chunk, j.i, j.replays
+				it.path = j.path.Then(core.Step{Port: &it.port.Port, Ordinal: int32(k)})
+			}
+		}
+	}
+}
+
+func less(a, b *item) bool {
+	x, y := a.chunk.Origin(int(a.i)), b.chunk.Origin(int(b.i))
+	if x.Topic != y.Topic {
+		return x.Topic < y.Topic
+	}
+	if x.Partition != y.Partition {
+		return x.Partition < y.Partition
+	}
+	return x.Offset < y.Offset
+}
+
+// drop ends the edges of outputs that will not leave. What such an output was joined with is
+// lost: the trees of a handle that has acked by then are replayed, and a handle that is still
+// open cannot ack any more (lost), so that its tuple is tried again as h's is.
+//
+// It reports whether h's own trees must be replayed, too: a handle of the same root has acked,
+// and a new try of h's tuple alone would never see it again.
+func (h *held) drop() (own bool) {
+	var cause *ack.Cause
+	for i := range h.outs {
+		o := &h.outs[i]
+		replay := ack.Anchors{}
+		for _, j := range o.joined {
+			j.mu.Lock()
+			switch j.word.Load() {
+			case ack.Open:
+				j.lost = true
+			case ack.Ack:
+				replay = replay.Join(j.item.anchors)
+			}
+			j.mu.Unlock()
+		}
+		h.item.anchors.Each(func(t *ack.Tree) { own = own || replay.Has(t) })
+		o.extra.Each(func(t *ack.Tree) {
+			if !replay.Has(t) {
+				t.End()
+				return
+			}
+			if cause == nil {
+				cause = &ack.Cause{Outcome: ack.Replayed, Component: h.c.spec.Name, Task: h.t.index, Reason: "join",
+					Err: errJoin, Policy: policyOf(h.c.spec.Retry.After), Limit: h.c.spec.Retry.Attempts, Wait: h.c.spec.Retry.Delay,
+					Key: h.item.key, Value: h.item.safeBytes()}
+			}
+			t.Fail(cause)
+		})
+	}
+	h.outs = nil
+	return own
+}
+
+var errJoin = errors.New("killick: a tuple that this one was joined with has failed")
