@@ -1,0 +1,72 @@
+//go:build !mutants
+
+package rules
+
+// Trees.
+const (
+	// FirstVerdictWins: of the verdicts of one try the first counts, and only who gave it touches
+	// the tree.
+	FirstVerdictWins = true
+	// OutputsBeforeEnd: the edges of what a tuple emits are open before its own edge ends, else the
+	// tree would look finished in between.
+	OutputsBeforeEnd = true
+	// FailedTriesLeaveNothing: what a failed try has emitted is dropped.
+	FailedTriesLeaveNothing = true
+	// DeadTreesEndLast: a tree that is dead, or to be replayed, ends when its last edge has ended,
+	// so that two attempts of a root never overlap.
+	DeadTreesEndLast = true
+	// ClosedEpochsEnd: what ends after its partition was lost changes nothing.
+	ClosedEpochsEnd = true
+	// JoinsAnchorAll: an output that joins several tuples is an open edge on the trees of all of
+	// them from Emit on.
+	JoinsAnchorAll = true
+	// HeldIsOwn: a held tuple has a copy of its input that nothing reuses.
+	HeldIsOwn = true
+)
+
+// Tries.
+const (
+	// PanicsAreFailedTries: a panic of user code fails the try that it came in, and nothing else.
+	PanicsAreFailedTries = true
+	// TriesAreBounded: a tuple that fails again and again is given up.
+	TriesAreBounded = true
+	// RetriesExempt: a retry does not need a place in the window of pending roots; its root has one.
+	RetriesExempt = true
+	// WaitsAreNotUserTime: a tuple's clock stands still while its emits wait for room downstream.
+	WaitsAreNotUserTime = true
+)
+
+// What leaves the process.
+const (
+	// SinksWaitForDurable: the input of a sink ends when what was written is durable.
+	SinksWaitForDurable = true
+	// DeadLetterBeforeEnd: a dead root ends when its dead letter is durable.
+	DeadLetterBeforeEnd = true
+)
+
+// Offsets.
+const (
+	// CommitsTheFloor: the position that is committed is the first open offset, not what lies
+	// behind the highest one that is done.
+	CommitsTheFloor = true
+	// GapsAreNoRecords: an offset that was never delivered is not waited for.
+	GapsAreNoRecords = true
+	// ControlRecordsCount: the position moves behind transaction markers, too.
+	ControlRecordsCount = true
+	// TailsAreAsked: when the end of a log was compacted away, the position moves there all the
+	// same.
+	TailsAreAsked = true
+	// MapIsUsed: ends above the committed offset are remembered in the commit, and not run again.
+	MapIsUsed = true
+	// MapBaseIsCompared: the memory of a commit counts for the offset that it was made for only.
+	MapBaseIsCompared = true
+	// LatestIsCommittedFirst: where a start position was found out just now, it is committed
+	// before the first record is processed.
+	LatestIsCommittedFirst = true
+	// LeaseIsRenewed: an assignment that brings nothing new renews the lease of what was kept.
+	LeaseIsRenewed = true
+	// CodesAreLookedAt: a position counts as committed only if the broker says so for its partition.
+	CodesAreLookedAt = true
+	// DrainBeforeLastCommit: a stop lets open trees end before it commits for the last time.
+	DrainBeforeLastCommit = true
+)

@@ -1,0 +1,71 @@
+//go:build mutants
+
+package rules
+
+import (
+	"os"
+	"slices"
+)
+
+// The rules as variables; see rules.go for what they mean.
+var (
+	FirstVerdictWins        = holds("FirstVerdictWins")
+	OutputsBeforeEnd        = holds("OutputsBeforeEnd")
+	FailedTriesLeaveNothing = holds("FailedTriesLeaveNothing")
+	DeadTreesEndLast        = holds("DeadTreesEndLast")
+	ClosedEpochsEnd         = holds("ClosedEpochsEnd")
+	JoinsAnchorAll          = holds("JoinsAnchorAll")
+	HeldIsOwn               = holds("HeldIsOwn")
+	PanicsAreFailedTries    = holds("PanicsAreFailedTries")
+	TriesAreBounded         = holds("TriesAreBounded")
+	RetriesExempt           = holds("RetriesExempt")
+	WaitsAreNotUserTime     = holds("WaitsAreNotUserTime")
+	SinksWaitForDurable     = holds("SinksWaitForDurable")
+	DeadLetterBeforeEnd     = holds("DeadLetterBeforeEnd")
+	CommitsTheFloor         = holds("CommitsTheFloor")
+	GapsAreNoRecords        = holds("GapsAreNoRecords")
+	ControlRecordsCount     = holds("ControlRecordsCount")
+	TailsAreAsked           = holds("TailsAreAsked")
+	MapIsUsed               = holds("MapIsUsed")
+	MapBaseIsCompared       = holds("MapBaseIsCompared")
+	LatestIsCommittedFirst  = holds("LatestIsCommittedFirst")
+	LeaseIsRenewed          = holds("LeaseIsRenewed")
+	CodesAreLookedAt        = holds("CodesAreLookedAt")
+	DrainBeforeLastCommit   = holds("DrainBeforeLastCommit")
+)
+
+// names are all that KILLICK_MUTANT may say.
+var names = []string{
+	"FirstVerdictWins",
+	"OutputsBeforeEnd",
+	"FailedTriesLeaveNothing",
+	"DeadTreesEndLast",
+	"ClosedEpochsEnd",
+	"JoinsAnchorAll",
+	"HeldIsOwn",
+	"PanicsAreFailedTries",
+	"TriesAreBounded",
+	"RetriesExempt",
+	"WaitsAreNotUserTime",
+	"SinksWaitForDurable",
+	"DeadLetterBeforeEnd",
+	"CommitsTheFloor",
+	"GapsAreNoRecords",
+	"ControlRecordsCount",
+	"TailsAreAsked",
+	"MapIsUsed",
+	"MapBaseIsCompared",
+	"LatestIsCommittedFirst",
+	"LeaseIsRenewed",
+	"CodesAreLookedAt",
+	"DrainBeforeLastCommit",
+}
+
+// holds reports whether a rule is in force.
+func holds(name string) bool {
+	off := os.Getenv("KILLICK_MUTANT")
+	if off != "" && !slices.Contains(names, off) {
+		panic("rules: KILLICK_MUTANT=" + off + " is no rule; see internal/rules/rules.go")
+	}
+	return name != off
+}
