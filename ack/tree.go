@@ -3,6 +3,8 @@ package ack
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // Outcome says how a tree ended.
@@ -115,7 +117,10 @@ func (t *Tree) EndN(n int) {
 
 // Fail ends one edge with a failure. The first cause is the tree's fate.
 func (t *Tree) Fail(c *Cause) {
-	t.fate.CompareAndSwap(nil, c)
+	first := t.fate.CompareAndSwap(nil, c)
+	if first && !rules.DeadTreesEndLast {
+		t.owner.TreeEnded(t, c)
+	}
 	t.drop(1)
 }
 
@@ -127,7 +132,7 @@ func (t *Tree) drop(n int64) {
 	if left < 0 {
 		panic("ack: more edges ended than were opened")
 	}
-	if t.epoch.Closed() {
+	if t.epoch.Closed() && rules.ClosedEpochsEnd {
 		return
 	}
 	t.owner.TreeEnded(t, t.fate.Load())

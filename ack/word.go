@@ -1,6 +1,10 @@
 package ack
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/killick-io/killick/internal/rules"
+)
 
 // Verdict is what was decided about one try of a tuple.
 type Verdict uint32
@@ -21,7 +25,7 @@ type Word struct{ v atomic.Uint32 }
 // Decide gives the verdict v. won is true for the first one; else was tells what had
 // been decided before.
 func (w *Word) Decide(v Verdict) (won bool, was Verdict) {
-	if w.v.CompareAndSwap(uint32(Open), uint32(v)) {
+	if w.v.CompareAndSwap(uint32(Open), uint32(v)) || !rules.FirstVerdictWins {
 		return true, Open
 	}
 	return false, Verdict(w.v.Load())

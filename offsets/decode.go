@@ -9,6 +9,8 @@ import (
 	"math"
 	"math/bits"
 	"strings"
+
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // Decode reads the metadata of a commit at base. The error wraps ErrForeign (ErrVersion), ErrCorrupt or ErrBase;
@@ -76,7 +78,7 @@ func parse(raw []byte, base int64) (Map, error) {
 	r := reader{rest: raw[fixedLen:]}
 	m := Map{Held: State{TakenOver: flags&flagTakenOver != 0, Suspect: None}}
 	m.Base = int64(r.uvarint("base", math.MaxInt64))
-	if r.err == nil && m.Base != base {
+	if r.err == nil && m.Base != base && rules.MapBaseIsCompared {
 		return Map{}, fmt.Errorf("%w: made for %d, committed is %d", ErrBase, m.Base, base)
 	}
 	above := uint64(math.MaxInt64 - m.Base) // how far an offset can be above the base

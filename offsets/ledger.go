@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // Ledger tracks the delivered offsets of one partition during one assignment.
@@ -43,7 +45,7 @@ func Open(base int64, m Map) *Ledger {
 	l := &Ledger{next: base, oldNext: base}
 	switch {
 	case m.isZero():
-	case m.Base != base:
+	case m.Base != base && rules.MapBaseIsCompared:
 		l.ignored = fmt.Errorf("%w: made for %d, committed is %d; its ends are ignored and run again", ErrBase, m.Base, base)
 	default:
 		if err := m.check(); err != nil {
@@ -82,6 +84,9 @@ func (l *Ledger) Deliver(offs []int64) (*Chunk, error) {
 		return nil, fmt.Errorf("%w: record %d of %d has offset %d, which has no next offset", ErrRange, len(offs), len(offs), prev)
 	}
 
+	if offs[0] != l.next && !rules.GapsAreNoRecords {
+		return &Chunk{l: l, head: none}, nil
+	}
 	c := newChunk(l, offs)
 	if l.next < l.oldNext {
 		l.recall(c)
@@ -152,7 +157,7 @@ func (l *Ledger) prune() {
 // Floor is the next position to commit: the first open offset, or Next if nothing is open. It never falls,
 // and every delivered record below it has ended. O(1).
 func (l *Ledger) Floor() int64 {
-	if l.head == nil {
+	if l.head == nil || !rules.CommitsTheFloor {
 		return l.next
 	}
 	return l.head.first()

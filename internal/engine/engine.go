@@ -10,6 +10,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // Config is what an engine runs.
@@ -210,6 +211,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	stop := func() {
 		if limit == nil {
 			limit = time.After(e.cfg.Drain)
+			if !rules.DrainBeforeLastCommit {
+				limit = time.After(0)
+			}
 		}
 		e.draining.Store(true)
 		for _, d := range e.spouts {

@@ -11,6 +11,7 @@ import (
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
 	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // slowAfter is the time per execution above which a task gets its own goroutine; it loses it
@@ -88,12 +89,17 @@ func (x *exec) run(b *batch, f *frame, r *runner, inline bool) (done int) {
 // settle sends what waits and ends the edges of the items [from, to): in that order, so that
 // an input's edge is open until its outputs' are.
 func (x *exec) settle(b *batch, from, to int) {
-	x.out.flush()
+	if rules.OutputsBeforeEnd {
+		x.out.flush()
+	}
 	for i := from; i < to; i++ {
 		if it := &b.items[i]; it.edge {
 			it.edge = false
 			it.anchors.End()
 		}
+	}
+	if !rules.OutputsBeforeEnd {
+		x.out.flush()
 	}
 }
 
@@ -246,8 +252,8 @@ func (x *exec) returned(err error) {
 		x.ex.Reset()
 		return
 	}
-	if err == nil {
-		err = x.emit()
+	if err == nil || !rules.FailedTriesLeaveNothing {
+		err = errors.Join(err, x.emit())
 	}
 	x.ex.Reset()
 	if err != nil {
@@ -290,7 +296,9 @@ func (x *exec) take(en *entry) {
 	}
 	en.t, en.item = x.t, *in
 	in.edge = false // en's now
-	en.item.own()
+	if rules.HeldIsOwn {
+		en.item.own()
+	}
 }
 
 // entry is take into a new entry.
@@ -312,7 +320,7 @@ func (x *exec) emit() error {
 // panicked handles a panic during an execution: a failed try, if user code did it. The engine's
 // own panics are broken invariants, and end the process.
 func (x *exec) panicked(p any) {
-	if !x.user {
+	if !x.user || !rules.PanicsAreFailedTries {
 		panic(p)
 	}
 	x.user = false

@@ -6,6 +6,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // entry is a tuple that outlives its batch: it waits for a retry, or for a free flight. It
@@ -59,7 +60,7 @@ func (c *component) fail(en *entry, reason string, err error, stack []byte) {
 		it.anchors.Fail(&ack.Cause{Outcome: ack.Replayed, Component: c.spec.Name, Task: en.t.index, Reason: reason, Err: err,
 			Policy: policyOf(retry.After), Limit: retry.Attempts, Wait: wait, Key: it.key, Value: it.safeBytes()})
 		return
-	case int(it.tries) < retry.Attempts:
+	case int(it.tries) < retry.Attempts || !rules.TriesAreBounded:
 		c.retry(en, ev, wait(int(it.tries)))
 		return
 	}
@@ -85,7 +86,9 @@ func (c *component) retry(en *entry, ev Event, wait time.Duration) {
 	en.item.tries++
 	c.e.delays.after(ev.Wait, func() {
 		en.item.last = c.e.draining.Load()
-		en.t.retry(en)
+		if rules.RetriesExempt || c.e.pending() < int64(c.e.cfg.Spec.Spouts[0].Pending) {
+			en.t.retry(en)
+		}
 	})
 }
 

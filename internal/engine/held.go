@@ -11,6 +11,7 @@ import (
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
 	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // held is an input whose bolt decides later. It is a tuple and a handle of its own, never
@@ -157,6 +158,9 @@ func (h *held) Emit(stream string, m any, with []core.Holder) error {
 				out.extra = out.extra.Join(ack.On(t))
 			}
 		})
+	}
+	if !rules.JoinsAnchorAll {
+		out.extra = ack.Anchors{}
 	}
 	out.extra.Open(1)
 	h.outs = append(h.outs, out)

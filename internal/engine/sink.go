@@ -6,6 +6,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // write hands what a sink has emitted on its default stream to the outbox, and routes what it
@@ -52,6 +53,10 @@ func (c *component) write(in *item, outs []core.Emit[killick.Message], x *exec, 
 	}
 	w.left.Store(int64(len(ready)) + 1)
 	for k := range ready {
+		if !rules.SinksWaitForDurable {
+			ready[k].Done = func(error) {}
+			w.done(nil)
+		}
 		if err := c.put(&ready[k], x); err != nil {
 			w.done(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // watch keeps time for the engine, so that no tuple costs a clock call: it counts ticks, and
@@ -91,9 +93,17 @@ func (r *runner) leave(prev *exec) {
 }
 
 // pause and resume enclose a wait of the engine's own, which is nobody's user code.
-func (r *runner) pause() (cur *exec) { return r.cur.Swap(nil) }
+func (r *runner) pause() (cur *exec) {
+	if !rules.WaitsAreNotUserTime {
+		return r.cur.Load()
+	}
+	return r.cur.Swap(nil)
+}
 
 func (r *runner) resume(cur *exec) {
+	if !rules.WaitsAreNotUserTime {
+		return
+	}
 	r.between(cur)
 	r.cur.Store(cur)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
 	"github.com/killick-io/killick/internal/partition"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // Headers of a dead letter. All values are text. They replace those of an earlier dead letter, so
@@ -108,6 +109,9 @@ func NewDeadLetters(cfg DeadLetterConfig) *DeadLetters {
 
 // Put takes d over. It does not block.
 func (w *DeadLetters) Put(d partition.Dead) {
+	if !rules.DeadLetterBeforeEnd {
+		d.Done()
+	}
 	w.push(letter{d: d, at: time.Now()})
 }
 
