@@ -253,7 +253,9 @@ func (x *exec) returned(err error) {
 		return
 	}
 	if err == nil || !rules.FailedTriesLeaveNothing {
-		err = errors.Join(err, x.emit())
+		if e := x.emit(); err == nil {
+			err = e
+		}
 	}
 	x.ex.Reset()
 	if err != nil {
