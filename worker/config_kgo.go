@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
 	"runtime"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl"
+
+	"github.com/killick-io/killick/internal/kafka"
 )
 
 // The user's own kgo options may tune anything, but not what the guarantees
@@ -111,21 +114,33 @@ func (c Config) checkKafka(wrong *mistakes) {
 	if len(*wrong) > 0 {
 		return
 	}
-	// What is left is what only kgo knows, such as limits of its own.
-	opts, err := c.ClientOpts()
+	// What is left is what only kgo knows, such as limits of its own. Group, topic and
+	// topology are those of any worker.
+	k, err := c.cluster("topology")
 	if err == nil {
-		opts = append(opts, c.consumerOpts()...)
-		err = kgo.ValidateOpts(append(opts, c.producerOpts()...)...)
+		start := kgo.NewOffset()
+		reader := c.consumer()
+		reader.Group, reader.Topics, reader.Start = "group", []string{"topic"}, &start
+		err = kafka.Validate(c.clusterFor(k, false), reader)
+		if err == nil {
+			err = kafka.Validate(c.clusterFor(k, true), reader, c.producer(kafka.Outputs), c.producer(kafka.DeadLetters))
+		}
 	}
 	if err != nil {
 		wrong.add("Config.Kafka", "%v", err)
 	}
 }
 
-// userOpts is what Config has to know of the user's options.
+// userOpts is what Config has to know of the user's options. How to connect is taken out of
+// them: killick's own dialer works on top of the user's, and Reach has to connect, too.
 type userOpts struct {
 	dials bool // they bring a Dialer or DialTLSConfig of their own
 	sasl  bool // they bring SASL
+
+	dial      kafka.DialFunc
+	tls       *tls.Config
+	mechanism sasl.Mechanism
+	rest      []kgo.Opt // all but those
 }
 
 // probeKafka looks at each option by itself. Its errors are joined; each is
@@ -149,8 +164,20 @@ func probeKafka(opts []kgo.Opt) (userOpts, error) {
 				wrong.add(place, "kgo.%s is refused: %s", optName(r.opt), r.why)
 			}
 		}
-		u.sasl = u.sasl || len(with.sasl) > 0
-		u.dials = u.dials || with.tls || setsDialer(o)
+		switch {
+		case len(with.sasl) > 1:
+			wrong.add(place, "kgo.SASL has %d mechanisms; choose one", len(with.sasl))
+		case len(with.sasl) == 1 && with.sasl[0] == nil:
+			wrong.add(place, "kgo.SASL with a nil mechanism")
+		case len(with.sasl) == 1:
+			u.sasl, u.mechanism = true, with.sasl[0]
+		case with.tls != nil:
+			u.dials, u.tls = true, with.tls
+		case setsDialer(o):
+			u.dials, u.dial = true, with.dial
+		default:
+			u.rest = append(u.rest, o)
+		}
 	}
 	return u, wrong.err()
 }
@@ -159,7 +186,8 @@ func probeKafka(opts []kgo.Opt) (userOpts, error) {
 type probe struct {
 	values map[string][]any
 	sasl   []sasl.Mechanism
-	tls    bool
+	tls    *tls.Config
+	dial   kafka.DialFunc
 }
 
 // probeOne applies o on top of a base of options and returns what came out,
@@ -250,8 +278,8 @@ func (h readHook) OnNewClient(cl *kgo.Client) {
 		h.into.values[optName(r.opt)] = cl.OptValues(r.opt)
 	}
 	h.into.sasl, _ = cl.OptValue(kgo.SASL).([]sasl.Mechanism)
-	config, _ := cl.OptValue(kgo.DialTLSConfig).(*tls.Config)
-	h.into.tls = config != nil
+	h.into.tls, _ = cl.OptValue(kgo.DialTLSConfig).(*tls.Config)
+	h.into.dial, _ = cl.OptValue(kgo.Dialer).(func(context.Context, string, string) (net.Conn, error))
 	panic(errProbed)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"go.uber.org/goleak"
 )
 
@@ -115,15 +116,20 @@ func TestKafkaOptsAccepted(t *testing.T) {
 	if err := (Config{Kafka: opts}).Validate(); err != nil {
 		t.Error(err)
 	}
-	for want, o := range map[userOpts]kgo.Opt{
-		{dials: true}: kgo.Dialer(dial), {sasl: true}: kgo.SASL(nil), {}: kgo.ClientID("x"),
+	for _, tt := range []struct {
+		o                 kgo.Opt
+		dials, sasl, rest bool
+	}{
+		{o: kgo.Dialer(dial), dials: true}, {o: kgo.SASL(plain.Auth{User: "u", Pass: "p"}.AsMechanism()), sasl: true}, {o: kgo.ClientID("x"), rest: true},
 	} {
-		if got, err := probeKafka([]kgo.Opt{o}); err != nil || got != want {
-			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		got, err := probeKafka([]kgo.Opt{tt.o})
+		if err != nil || got.dials != tt.dials || got.sasl != tt.sasl || (len(got.rest) == 1) != tt.rest ||
+			(got.dial != nil) != tt.dials || (got.mechanism != nil) != tt.sasl {
+			t.Errorf("got %+v, %v, want %+v", got, err, tt)
 		}
 	}
 	for _, o := range []kgo.Opt{kgo.DialTLSConfig(&tls.Config{}), kgo.DialTLS()} {
-		if got, err := probeKafka([]kgo.Opt{o}); err != nil || !got.dials {
+		if got, err := probeKafka([]kgo.Opt{o}); err != nil || !got.dials || got.tls == nil {
 			t.Errorf("a TLS option of the user's is not seen: %+v, %v", got, err)
 		}
 	}
@@ -138,12 +144,13 @@ func (w failWriter) Write(p []byte) (int, error) {
 }
 
 func TestKafkaOptsMistakes(t *testing.T) {
-	err := checkKafkaOpts([]kgo.Opt{nil, kgo.MaxBufferedRecords(0), kgo.ConsumerGroup("g"), kgo.Balancers()})
+	err := checkKafkaOpts([]kgo.Opt{nil, kgo.MaxBufferedRecords(0), kgo.ConsumerGroup("g"), kgo.Balancers(), kgo.SASL(nil)})
 	want := []string{
 		"Config.Kafka[0]: the option is nil",
 		"Config.Kafka[1]: max buffered records 0 is less than allowed 1",
 		"Config.Kafka[2]: kgo.ConsumerGroup is refused: the topology is the group; use Config.Group and Config.Place",
 		"Config.Kafka[3]: number of balancers 0 is less than allowed 1",
+		"Config.Kafka[4]: kgo.SASL with a nil mechanism",
 	}
 	if d := cmp.Diff(want, lines(t, err)); d != "" {
 		t.Error(d)

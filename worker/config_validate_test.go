@@ -104,8 +104,8 @@ Config.SecurityProtocol: sasl_ssl needs kafka.sasl.password or kafka.sasl.passwo
 		{"the user's SASL beside ours", Config{SecurityProtocol: "sasl_plaintext", SASL: plainSASL, Kafka: []kgo.Opt{kgo.SASL(plain.Auth{User: "u", Pass: "p"}.AsMechanism())}},
 			`Config.Kafka: brings kgo.SASL, and kafka.security_protocol is sasl_plaintext (Config.SecurityProtocol); use one of them`},
 		{"the user's security instead of ours", Config{Kafka: []kgo.Opt{kgo.DialTLSConfig(&tls.Config{}), kgo.SASL(plain.Auth{User: "u", Pass: "p"}.AsMechanism())}}, ``},
-		{"options that only kgo finds bad together", Config{Kafka: []kgo.Opt{kgo.DialTLSConfig(&tls.Config{}), kgo.Dialer((&net.Dialer{}).DialContext)}},
-			`Config.Kafka: cannot set both Dialer and DialTLSConfig`},
+		{"options that only kgo finds bad together", Config{FetchMaxBytes: 60 << 20, Kafka: []kgo.Opt{kgo.BrokerMaxReadBytes(52 << 20)}},
+			`Config.Kafka: kafka: consumer: max broker read bytes 54525952 is erroneously less than max fetch bytes 62914560`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,7 +34,7 @@ func serve(w *Worker) (*server, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newCollector(w))
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprintln(rw, "ok") })
+	mux.HandleFunc("GET /livez", w.livez)
 	mux.HandleFunc("GET /readyz", w.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	s := &server{ln: ln, done: make(chan struct{}), http: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
@@ -62,10 +63,10 @@ func (s *server) close() {
 // HTTPAddr is where health and metrics are served, once Run has started; "" before, and when
 // they are off.
 func (w *Worker) HTTPAddr() string {
-	if w.http == nil || w.http.ln == nil {
-		return ""
+	if s := w.http.Load(); s != nil && s.ln != nil {
+		return s.ln.Addr().String()
 	}
-	return w.http.ln.Addr().String()
+	return ""
 }
 
 // Check is one line of readiness.
@@ -91,7 +92,7 @@ func (w *Worker) Ready() (ok bool, checks []Check) {
 	}
 	st := state(w.state.Load())
 	add("state", st == stateRunning, "the worker is %s", st)
-	if st == stateNew || st == stateStarting {
+	if !w.built.Load() {
 		return ok, checks
 	}
 	add("prepared", w.engine.Ready(), "a component's Prepare has not succeeded yet")
@@ -103,14 +104,29 @@ func (w *Worker) Ready() (ok bool, checks []Check) {
 	add("kafka", time.Since(at) < contactLimit, "no broker has answered since %s", at.Format(time.RFC3339))
 	letters := w.letters.Stats()
 	add("dead-letters", letters.Since.IsZero(), "%d dead letters cannot be written since %s: %v", letters.Waiting, letters.Since.Format(time.RFC3339), letters.Err)
-	stopped := ""
+	var stopped, blocked []string
 	for _, p := range w.reader.Status().Partitions {
 		if p.Stopped != "" {
-			stopped += fmt.Sprintf("%s/%d: %s; ", p.Topic, p.Partition, p.Stopped)
+			stopped = append(stopped, fmt.Sprintf("%s/%d has stopped: %s", p.Topic, p.Partition, p.Stopped))
+		}
+		if p.Blocked != "" {
+			blocked = append(blocked, fmt.Sprintf("%s/%d: %s", p.Topic, p.Partition, p.Blocked))
 		}
 	}
-	add("partitions", stopped == "", "stopped: %s", stopped)
+	add("partitions", len(stopped) == 0, "%s", strings.Join(stopped, "; "))
+	add("commits", len(blocked) == 0, "%s", strings.Join(blocked, "; "))
 	return ok, checks
+}
+
+// livez says whether the process works, not whether Kafka does: a broker that is away must not
+// make somebody restart all workers.
+func (w *Worker) livez(rw http.ResponseWriter, _ *http.Request) {
+	if w.built.Load() && w.reader != nil && !w.reader.Alive() {
+		rw.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(rw, "a loop of the worker hangs")
+		return
+	}
+	fmt.Fprintln(rw, "ok")
 }
 
 func (w *Worker) readyz(rw http.ResponseWriter, _ *http.Request) {

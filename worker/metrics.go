@@ -80,7 +80,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.m[name], prometheus.GaugeValue, v, labels...)
 	}
 	gauge("killick_build_info", 1, version(), runtime.Version())
-	if st := state(c.w.state.Load()); st == stateNew || st == stateStarting {
+	if !c.w.built.Load() {
 		return
 	}
 	e := c.w.engine

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/killick-io/killick"
@@ -41,8 +42,10 @@ type Worker struct {
 	dlqs        sync.Map      // source topic -> partitions of its dead-letter topic
 
 	state  atomic.Int32 // a state
-	cancel atomic.Pointer[context.CancelCauseFunc]
-	http   *server
+	built  atomic.Bool  // everything above is set
+	cancel atomic.Pointer[context.CancelFunc]
+	cause  atomic.Pointer[error] // what the run ended of, if it was not asked to
+	http   atomic.Pointer[server]
 }
 
 // state is where a worker is in its life.
@@ -95,48 +98,73 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	for _, s := range w.cfg.warnings() {
 		w.log.Warn().Msg(s)
 	}
-	if w.http, err = serve(w); err != nil {
+	srv, err := serve(w)
+	if err != nil {
 		return err
 	}
-	defer w.http.close()
-	// work outlives ctx: it carries what a soft stop still needs.
-	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWork()
-	run, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	w.cancel.Store(&cancel)
-
-	if err := w.connect(ctx); err != nil {
-		w.closeClients()
-		return err
-	}
+	w.http.Store(srv)
+	defer srv.close()
 	defer w.closeClients()
-	if err := w.build(); err != nil {
+	if err := w.start(ctx); err != nil {
+		if ctx.Err() != nil {
+			w.log.Info().Err(err).Msg("stopped before it had started")
+			return nil
+		}
+		return err
+	}
+	err = w.run(ctx)
+	w.log.Info().Err(err).Msg("stopped")
+	return err
+}
+
+// start connects, builds everything and joins the group. After an error only clients are left.
+func (w *Worker) start(ctx context.Context) error {
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	if err := w.build(ctx); err != nil {
 		return err
 	}
 	if w.reader != nil {
-		start, done := context.WithTimeout(ctx, startTime)
-		err := w.reader.Start(start)
-		done()
-		if err != nil {
+		sctx, cancel := context.WithTimeout(ctx, startTime)
+		defer cancel()
+		if err := w.reader.Start(sctx); err != nil {
 			return err
 		}
 	}
-	var wg sync.WaitGroup
+	w.built.Store(true)
+	return nil
+}
+
+// run is Run between start and the closing of the clients.
+func (w *Worker) run(ctx context.Context) error {
+	run, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.cancel.Store(&cancel)
+	if w.cause.Load() != nil {
+		cancel() // what was found out before cancel was there
+	}
+	// work outlives ctx: it carries what a soft stop still needs.
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	var wg, spouts sync.WaitGroup
 	if w.reader != nil {
 		wg.Go(func() { w.reader.Run(work) })
 		wg.Go(func() { w.letters.Run(work) })
 	}
-	// The spouts' errors are read after wg.Wait.
-	errs := make([]error, len(w.spouts))
-	for i, f := range w.spouts {
-		wg.Go(func() {
-			if errs[i] = f.Run(work); errs[i] != nil {
-				cancel(errs[i])
+	for _, f := range w.spouts {
+		spouts.Go(func() {
+			if err := f.Run(work); err != nil {
+				w.fatal(err)
 			}
 		})
 	}
-	stopped := context.AfterFunc(run, func() {
+	wg.Go(func() {
+		select {
+		case <-run.Done():
+		case <-work.Done():
+			return
+		}
 		w.state.CompareAndSwap(int32(stateRunning), int32(stateDraining))
 		w.log.Info().Dur("limit", w.cfg.Drain).Msg("stopping: fetching ends, open trees may end")
 		if w.reader != nil {
@@ -145,26 +173,38 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	})
 	w.state.Store(int32(stateRunning))
 	w.log.Info().Str("group", w.cfg.Group).Msg("running")
-	err = w.engine.Run(run)
-	if stopped() {
-		w.state.Store(int32(stateDraining)) // a bounded run: nothing had cancelled it
+	err := w.engine.Run(run)
+	w.state.Store(int32(stateDraining))
+	if cause := w.cause.Load(); cause != nil {
+		err = *cause // the worker's own reason, rather than what the stop met
 	}
-	if cause := context.Cause(run); cause != nil && ctx.Err() == nil && !errors.Is(cause, context.Canceled) {
-		err = cause // the worker's own reason, rather than what the stop met
-	}
-	if cerr := w.finalCommit(work); cerr != nil && err == nil {
+	if cerr := w.finalCommit(work); err == nil {
 		err = cerr
 	}
 	stopWork()
 	wg.Wait()
+	w.endSpouts(&spouts)
 	if w.reader != nil {
 		w.reader.Close()
+	}
+	return err
+}
+
+// endSpouts waits for the users' spouts, and gives up what they have emitted.
+func (w *Worker) endSpouts(spouts *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() { spouts.Wait(); close(done) }()
+	grace := time.NewTimer(spoutTime)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
+		// Go cannot end it. The process is about to.
+		w.log.Error().Dur("after", spoutTime).Msg("a spout's Next has not returned, although its context has ended")
 	}
 	for _, f := range w.spouts {
 		f.Close()
 	}
-	w.log.Info().Err(err).Msg("stopped")
-	return err
 }
 
 // Limits of the steps around a run.
@@ -172,6 +212,7 @@ const (
 	startTime  = 30 * time.Second // looking topics up, creating dead-letter topics
 	commitTime = 10 * time.Second // the last commit
 	flushTime  = 10 * time.Second // producers
+	spoutTime  = 5 * time.Second  // a spout's Next, once its context has ended
 )
 
 // connect reaches the cluster, if the topology needs one.
@@ -204,25 +245,24 @@ func (w *Worker) needs() (kafkaSpouts, sinks bool) {
 }
 
 // build makes feeds, outboxes, the reader and the engine.
-func (w *Worker) build() error {
+func (w *Worker) build(ctx context.Context) error {
 	kafkaSpouts, sinks := w.needs()
 	ecfg := engine.Config{Spec: w.spec, Feeds: map[string]engine.Feed{}, Drain: w.cfg.Drain, Observe: w.sayer.event}
 	if sinks {
 		p := w.cfg.producer(kafka.Outputs)
-		cl, err := kafka.NewProducer(w.clusterFor(true), p)
+		cl, err := kafka.NewProducer(w.cfg.clusterFor(w.cluster, true), p)
 		if err != nil {
 			return err
 		}
 		w.clients = append(w.clients, cl)
 		ecfg.Outbox = outbox.NewDirect(cl)
-		if err := w.checkSinks(); err != nil {
+		if err := w.checkSinks(ctx); err != nil {
 			return err
 		}
 	}
 	if kafkaSpouts {
 		p := w.cfg.producer(kafka.DeadLetters)
-		p.ManualPartition = true
-		cl, err := kafka.NewProducer(w.clusterFor(true), p)
+		cl, err := kafka.NewProducer(w.cfg.clusterFor(w.cluster, true), p)
 		if err != nil {
 			return err
 		}
@@ -248,7 +288,7 @@ func (w *Worker) build() error {
 	}
 	var err error
 	if kafkaSpouts {
-		w.reader, err = group.New(group.Config{Cluster: w.clusterFor(false), Group: w.cfg.Group, Topology: w.spec.Name,
+		w.reader, err = group.New(group.Config{Cluster: w.cfg.clusterFor(w.cluster, false), Group: w.cfg.Group, Topology: w.spec.Name,
 			Consumer: w.cfg.consumer(), Sources: w.sources, CommitInterval: w.cfg.CommitInterval, Log: w.log,
 			Fatal: w.fatal, NewTopic: w.ensureDLQ})
 		if err != nil {
@@ -261,16 +301,23 @@ func (w *Worker) build() error {
 
 func (w *Worker) resume(p *partition.Partition) { w.reader.Resume(p) }
 
-// fatal ends the run.
+// fatal ends the run. The first reason counts.
 func (w *Worker) fatal(err error) {
+	if errors.Is(err, kerr.FencedInstanceID) {
+		err = fmt.Errorf("%w: %w", ErrFenced, err)
+	}
+	if !w.cause.CompareAndSwap(nil, &err) {
+		return
+	}
+	w.log.Error().Err(err).Msg("the worker cannot go on")
 	if c := w.cancel.Load(); c != nil {
-		(*c)(err)
+		(*c)()
 	}
 }
 
 // checkSinks refuses topics of sinks that are missing, while there is time to say so.
-func (w *Worker) checkSinks() error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+func (w *Worker) checkSinks(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	var errs []error
 	for i := range w.spec.Bolts {
@@ -327,16 +374,30 @@ func (w *Worker) finalCommit(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitTime)
 	defer cancel()
+	var left int
+	var last error
 	for {
-		left, err := w.reader.Commit(ctx)
-		if left == 0 && err == nil {
+		n, err := w.reader.Commit(ctx)
+		if n == 0 && err == nil {
 			return nil
 		}
+		if ctx.Err() == nil || last == nil { // a cut-short try says less than the one before it
+			left, last = n, err
+		}
+		wait := 100 * time.Millisecond
+		if kafka.Refusal(err) == kafka.Fatal {
+			wait = 0 // it will not be stored
+		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: the last commit of %d partitions was not stored: %w", ErrDrain, left, err)
-		case <-time.After(100 * time.Millisecond):
+		case <-timer.C:
+			if wait > 0 {
+				continue
+			}
 		}
+		timer.Stop()
+		return fmt.Errorf("%w: the last position of %d partitions was not stored: %w", ErrDrain, left, last)
 	}
 }
 

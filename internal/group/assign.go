@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/killick-io/killick/internal/kafka"
@@ -91,12 +92,27 @@ func (r *Reader) adjust(ctx context.Context, given map[string]map[int32]kgo.Offs
 		names = append(names, t)
 	}
 	ts, err := r.admin.Topics(ctx, names...)
-	if err != nil {
+	if err != nil && !errors.Is(err, kafka.ErrNoTopic) {
 		return nil, err
 	}
-	for _, t := range ts {
-		if err := r.newTopic(ctx, t); err != nil {
-			return nil, err
+	refused := map[string]string{} // topics that cannot be read
+	names = names[:0]
+	for t := range given {
+		switch have, ok := ts[t]; {
+		case !ok:
+			refused[t] = "the topic does not exist any more"
+		case !r.same(have):
+			r.recreated(t, kerr.InconsistentTopicID)
+			refused[t] = "the topic is not the one that was there before"
+		default:
+			if err := r.newTopic(ctx, have); err != nil {
+				if ctx.Err() != nil {
+					return nil, err
+				}
+				refused[t] = err.Error()
+				continue
+			}
+			names = append(names, t)
 		}
 	}
 	bounds, err := r.admin.Bounds(ctx, names...)
@@ -106,7 +122,12 @@ func (r *Reader) adjust(ctx context.Context, given map[string]map[int32]kgo.Offs
 	var list []*opening
 	for t, ps := range given {
 		for p := range ps {
-			o, err := r.decide(ctx, partition.Key{Topic: t, ID: p}, bounds[kafka.Partition{Topic: t, ID: p}])
+			k := partition.Key{Topic: t, ID: p}
+			if why := refused[t]; why != "" {
+				list = append(list, &opening{key: k, had: committed{offset: -1}, refuse: why})
+				continue
+			}
+			o, err := r.decide(ctx, k, bounds[kafka.Partition{Topic: t, ID: p}])
 			if err != nil {
 				return nil, err
 			}
@@ -134,8 +155,9 @@ func (r *Reader) adjust(ctx context.Context, given map[string]map[int32]kgo.Offs
 	}
 	for _, o := range list {
 		at := given[o.key.Topic][o.key.ID]
-		if o.had.offset != o.base {
-			// An offset of our own has no epoch that the client could compare.
+		if o.had.offset != o.base || o.refuse != "" {
+			// An offset of our own has no epoch that the client could compare; and what is
+			// refused is not fetched, so its epoch must not be looked at.
 			at = kgo.NewOffset().At(o.base).WithEpoch(-1)
 		}
 		given[o.key.Topic][o.key.ID] = at
@@ -169,14 +191,7 @@ func (r *Reader) decide(ctx context.Context, k partition.Key, b kafka.Bounds) (*
 	}
 	r.mu.Lock()
 	c, ok := r.fetched[k]
-	older := false // the group has read the topic before this partition was born
-	for other := range r.fetched {
-		older = older || other.Topic == k.Topic && other != k
-	}
 	r.mu.Unlock()
-	for _, p := range o.src.Feed.Partitions() {
-		older = older || p.Topic == k.Topic && p.ID != k.ID && r.commits.committed(p) >= 0
-	}
 	if ok {
 		o.had, o.base = c, c.offset
 		if c.offset < b.Start || c.offset > b.End {
@@ -186,7 +201,7 @@ func (r *Reader) decide(ctx context.Context, k partition.Key, b kafka.Bounds) (*
 		return o, nil
 	}
 	at := o.src.Kafka.Start
-	if older {
+	if r.newborn(k) {
 		at = spout.Earliest()
 	}
 	pos, err := r.positions(ctx, at, []kafka.Partition{{Topic: k.Topic, ID: k.ID}})

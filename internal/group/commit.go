@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/killick-io/killick/internal/kafka"
 	"github.com/killick-io/killick/internal/partition"
@@ -15,20 +18,34 @@ import (
 // lookTime bounds a question to the cluster that the poll or commit loop waits for.
 const lookTime = 10 * time.Second
 
-// commits commits the floors of all open partitions. commit is the only function that does, and
-// holds mu while it does: one commit is in flight at a time.
-type commits struct {
-	r   *Reader
-	now chan struct{} // commit before the interval is over
+// renewTime is how long a lease that was refused is not used again. A new one comes with the next
+// heartbeat or two, if the refusal was right; a coordinator that has lost its state refuses a
+// member that stays one, and nothing would ever be committed again without another try.
+const renewTime = 5 * time.Second
 
-	mu  sync.Mutex
-	enc offsets.Encoder
+// ErrRenewal says that the lease was refused and a new one has not come yet.
+var ErrRenewal = errors.New("group: the membership has changed; commits wait for the next assignment")
+
+// commits commits the floors of all open partitions. commit is the only function that does, and
+// holds turn while it does: one commit is in flight at a time.
+type commits struct {
+	r    *Reader
+	now  chan struct{} // commit before the interval is over
+	turn chan struct{} // a lock that a context can end the wait for
+	tick atomic.Int64  // unix nanos of the loop's last turn
+
+	// Guarded by turn.
+	enc       offsets.Encoder
+	refused   *kafka.Lease // refused for good; not used again until refusedAt + renewTime
+	refusedAt time.Time
 
 	// state guards what others may see.
-	state sync.Mutex
-	acked map[*partition.Partition]acked
-	count CommitStats
-	said  time.Time // the last refusal that was logged
+	state   sync.Mutex
+	acked   map[*partition.Partition]acked
+	blocked map[*partition.Partition]string // why a position is refused, again and again
+	count   CommitStats
+	said    time.Time // the last refusal that was logged
+	unsaid  int       // those since then that were not
 }
 
 // acked is what the broker has stored for a partition.
@@ -64,15 +81,19 @@ func (c *commits) forget(p *partition.Partition) {
 	c.state.Lock()
 	defer c.state.Unlock()
 	delete(c.acked, p)
+	delete(c.blocked, p)
 }
 
-func (c *commits) committed(p *partition.Partition) int64 {
+// committed returns what is stored for p, -1 if nothing is known to be, and why its position
+// cannot be committed, "" if nothing is wrong.
+func (c *commits) committed(p *partition.Partition) (offset int64, blocked string) {
 	c.state.Lock()
 	defer c.state.Unlock()
+	offset = -1
 	if a, ok := c.acked[p]; ok {
-		return a.offset
+		offset = a.offset
 	}
-	return -1
+	return offset, c.blocked[p]
 }
 
 func (c *commits) stats() CommitStats {
@@ -85,6 +106,7 @@ func (c *commits) loop(ctx context.Context) {
 	t := time.NewTicker(c.r.cfg.CommitInterval)
 	defer t.Stop()
 	for {
+		c.tick.Store(time.Now().UnixNano())
 		select {
 		case <-ctx.Done():
 			return
@@ -97,26 +119,32 @@ func (c *commits) loop(ctx context.Context) {
 	}
 }
 
-// Commit commits once, now. It returns how many partitions have a position that is not stored.
+// Commit commits once, now. It returns how many partitions have a position that is not stored,
+// and why, of the first.
 func (r *Reader) Commit(ctx context.Context) (left int, err error) { return r.commits.commit(ctx) }
 
 // item is one position of a commit in progress.
 type item struct {
-	p    *partition.Partition
-	pos  kafka.Position
-	same bool // as what is stored: a refresh
+	p   *partition.Partition
+	pos kafka.Position
 }
 
 func (c *commits) commit(ctx context.Context) (left int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
 	lease := c.r.lease.Load() // before the positions; see the package comment
 	items := c.collect()
-	if len(items) == 0 {
+	switch {
+	case len(items) == 0:
 		return 0, nil
-	}
-	if lease == nil {
+	case lease == nil:
 		return len(items), kafka.ErrNoLease
+	case lease == c.refused && time.Since(c.refusedAt) < renewTime:
+		return len(items), ErrRenewal
 	}
 	ps := make([]kafka.Position, len(items))
 	for i := range items {
@@ -131,13 +159,12 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 	c.state.Unlock()
 	if err != nil {
 		// Stored or not, and perhaps stored later: the next commit carries the state of then.
-		c.count1(&c.count.Failed, len(items))
-		if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
-			c.say(err, lease, nil)
+		c.add(&c.count.Failed, len(items))
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			c.say(err, lease, &ps[0], len(ps))
 		}
 		return len(items), err
 	}
-	var first error
 	for i, res := range results {
 		it := &items[i]
 		if res.Err == nil {
@@ -145,21 +172,39 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 			continue
 		}
 		left++
-		if first == nil {
-			first = res.Err
+		if err == nil {
+			err = res.Err
 		}
-		c.count1(&c.count.Refused, 1)
-		c.say(res.Err, lease, &res.Position)
-		if kafka.Refusal(res.Err) == kafka.Fatal {
-			c.r.stop(fmt.Errorf("the offset of %s cannot be committed: %w", it.p.Name(), res.Err))
-		}
+		c.refusal(it, res.Err, lease)
 	}
 	if left == 0 {
 		c.state.Lock()
 		c.count.Last = time.Now()
 		c.state.Unlock()
 	}
-	return left, first
+	return left, err
+}
+
+// refusal acts on the code that one position was answered with.
+func (c *commits) refusal(it *item, err error, lease *kafka.Lease) {
+	c.add(&c.count.Refused, 1)
+	c.say(err, lease, &it.pos, 1)
+	switch kafka.Refusal(err) {
+	case kafka.WaitRenewal, kafka.LostMembership:
+		c.refused, c.refusedAt = lease, time.Now()
+	case kafka.Fatal:
+		if errors.Is(err, kerr.UnknownTopicID) {
+			c.r.recreated(it.p.Topic, err)
+			return
+		}
+		// The others are not affected, and a person may mend it: records go on, their offset
+		// stays behind, and people are told.
+		c.state.Lock()
+		if !it.p.Closed() {
+			c.blocked[it.p] = fmt.Sprintf("its offset %d cannot be committed: %v", it.pos.Offset, err)
+		}
+		c.state.Unlock()
+	}
 }
 
 // collect takes the positions that differ from what is stored, or whose refresh is due.
@@ -172,11 +217,11 @@ func (c *commits) collect() []item {
 			if !ok {
 				continue
 			}
-			text, _ := c.enc.Encode(pos.Map)
+			text, _ := c.enc.Encode(pos)
 			c.state.Lock()
 			a, have := c.acked[p]
 			c.state.Unlock()
-			same := have && a.offset == pos.Map.Base && a.metadata == text
+			same := have && a.offset == pos.Base && a.metadata == text
 			if same && now.Sub(a.at) < c.r.cfg.Refresh {
 				continue
 			}
@@ -184,7 +229,7 @@ func (c *commits) collect() []item {
 			id := c.r.topics[p.Topic].ID
 			c.r.mu.Unlock()
 			items = append(items, item{p, kafka.Position{Topic: p.Topic, TopicID: id, Partition: p.ID,
-				Offset: pos.Map.Base, LeaderEpoch: -1, Metadata: text}, same})
+				Offset: pos.Base, LeaderEpoch: -1, Metadata: text}})
 		}
 	}
 	return items
@@ -194,33 +239,54 @@ func (c *commits) stored(it *item) {
 	c.state.Lock()
 	if !it.p.Closed() {
 		c.acked[it.p] = acked{it.pos.Offset, it.pos.Metadata, time.Now()}
+		delete(c.blocked, it.p)
 	}
 	c.count.OK++
 	c.state.Unlock()
 	it.p.Release()
 }
 
-func (c *commits) count1(n *int64, by int) {
+func (c *commits) add(n *int64, by int) {
 	c.state.Lock()
 	defer c.state.Unlock()
 	*n += int64(by)
 }
 
-// say logs a refusal with all that is needed to understand it, at most one per second.
-func (c *commits) say(err error, l *kafka.Lease, p *kafka.Position) {
+// say logs a refusal with all that is needed to understand it, at most one per second. p is the
+// only one of n positions, or the first.
+func (c *commits) say(err error, l *kafka.Lease, p *kafka.Position, n int) {
 	c.state.Lock()
 	quiet := time.Since(c.said) < time.Second
-	if !quiet {
-		c.said = time.Now()
+	left := c.unsaid
+	if quiet {
+		c.unsaid++
+	} else {
+		c.said, c.unsaid = time.Now(), 0
 	}
 	c.state.Unlock()
 	if quiet {
 		return
 	}
 	e := c.r.log.Warn().Err(err).Str("group", c.r.cfg.Group).Str("member", l.Member).Int32("generation", l.Generation).
-		Str("kind", kafka.Refusal(err).String())
-	if p != nil {
-		e = e.Str("topic", p.Topic).Int32("partition", p.Partition).Int64("offset", p.Offset)
+		Str("topic", p.Topic).Int32("partition", p.Partition).Int64("offset", p.Offset).
+		Str("code", code(err)).Str("then", kafka.Refusal(err).String())
+	if n > 1 {
+		e = e.Int("positions", n)
+	}
+	if left > 0 {
+		e = e.Int("left_out", left)
 	}
 	e.Msg("commit not stored")
+}
+
+// code is Kafka's name of an error, or what stands in for it.
+func code(err error) string {
+	var ke *kerr.Error
+	switch {
+	case errors.As(err, &ke):
+		return ke.Message
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	}
+	return "no answer"
 }

@@ -95,21 +95,59 @@ func (c Cluster) clientID(role string) string {
 
 // opts are the options that all roles share, without Extra.
 func (c Cluster) opts(role string, dial *dialer) []kgo.Opt {
+	// Two closed connections in a row would else end even a commit of a
+	// transaction, whatever RequestRetries says. The price, that missing TLS or
+	// SASL is retried for ever, too, is why Reach runs first with a client that
+	// lacks this option.
+	return append(c.base(role, dial), kgo.AlwaysRetryEOF())
+}
+
+func (c Cluster) base(role string, dial *dialer) []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Seeds...),
 		kgo.ClientID(c.clientID(role)),
 		kgo.Dialer(dial.DialContext),
 		kgo.WithHooks(dial),
-		// Two closed connections in a row would else end even a commit
-		// of a transaction, whatever RequestRetries says. The price, that
-		// missing TLS or SASL is retried for ever, too, is why Reach runs
-		// first with a client that lacks this option.
-		kgo.AlwaysRetryEOF(),
 	}
 	if c.SASL != nil {
 		opts = append(opts, kgo.SASL(c.SASL))
 	}
 	return opts
+}
+
+// ClientOpts are the options with which any one client reaches the cluster,
+// Extra included, for clients that have none of the roles. A closed connection
+// is an answer to them; see Reach.
+func (c Cluster) ClientOpts(role string) ([]kgo.Opt, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	return append(c.base(role, c.dialer()), c.Extra...), nil
+}
+
+// Validate reports what the clients of a topology would refuse when they are
+// made, without making any.
+func Validate(c Cluster, k Consumer, ps ...Producer) error {
+	k = k.withDefaults()
+	errs := []error{c.validate(), k.validate()}
+	check := func(role string, opts []kgo.Opt) {
+		opts = append(append(c.opts(role, c.dialer()), opts...), c.Extra...)
+		if err := kgo.ValidateOpts(opts...); err != nil {
+			errs = append(errs, fmt.Errorf("kafka: %s: %w", role, err))
+		}
+	}
+	if errors.Join(errs...) == nil {
+		check("consumer", k.opts())
+	}
+	for _, p := range ps {
+		p = p.withDefaults()
+		if err := p.validate(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		check(p.Role.String(), p.opts())
+	}
+	return errors.Join(errs...)
 }
 
 const (

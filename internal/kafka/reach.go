@@ -210,9 +210,11 @@ func dialHint(addr string, err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return fmt.Errorf("unknown host %q: %w", dns.Name, err)
+		return fmt.Errorf("unknown host %q; check kafka.bootstrap_servers: %w", dns.Name, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("connection to %s refused, nothing listens there: %w", addr, err)
+		return fmt.Errorf("connection to %s refused, nothing listens there; check kafka.bootstrap_servers and that the broker runs: %w", addr, err)
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return fmt.Errorf("there is no way to %s from this machine: %w", addr, err)
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Errorf("no answer from %s; a firewall, or a wrong address: %w", addr, err)
 	}
@@ -222,17 +224,20 @@ func dialHint(addr string, err error) error {
 // tlsHint explains why a handshake failed.
 func (c Cluster) tlsHint(ctx context.Context, addr string, err error) error {
 	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
 	var verify *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &host):
-		return mismatch{fmt.Errorf("the broker's certificate is not for this host: %w", err)}
+		return mismatch{fmt.Errorf("the broker's certificate is not for this host; use a name that it carries, or set kafka.tls.server_name: %w", err)}
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return mismatch{fmt.Errorf("the broker's certificate is not valid now; check its dates, and this machine's clock: %w", err)}
 	case errors.As(err, &verify):
-		return mismatch{fmt.Errorf("the broker's certificate is not trusted; is the right CA configured?: %w", err)}
+		return mismatch{fmt.Errorf("the broker's certificate is not trusted; is the right CA configured (kafka.tls.ca_file)?: %w", err)}
 	case isAlert(err):
-		return mismatch{fmt.Errorf("the broker ended the TLS handshake; does it want a client certificate, or another TLS version?: %w", err)}
+		return mismatch{fmt.Errorf("the broker ended the TLS handshake; does it want a client certificate (kafka.tls.cert_file), or another TLS version?: %w", err)}
 	}
 	if c.speaksPlain(ctx, addr) {
-		return mismatch{fmt.Errorf("TLS is on, but %s is a plaintext port: %w", addr, err)}
+		return mismatch{fmt.Errorf("TLS is on, but %s is a plaintext port; set kafka.security_protocol to plaintext or sasl_plaintext, or use the TLS port: %w", addr, err)}
 	}
 	return fmt.Errorf("the TLS handshake failed; is %s a TLS port of a broker?: %w", addr, err)
 }
@@ -248,25 +253,25 @@ func (c Cluster) explain(ctx context.Context, addr string, err error) error {
 	}
 	switch {
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
-		return auth("wrong user or password for " + mech)
+		return auth("wrong user or password for " + mech + " (kafka.sasl.user, kafka.sasl.password)")
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
-		return auth("the broker does not offer SASL mechanism " + mech)
+		return auth("the broker does not offer SASL mechanism " + mech + " (kafka.sasl.mechanism)")
 	case errors.Is(err, kerr.IllegalSaslState):
 		return auth("the broker does not expect SASL here; is " + addr + " the SASL port?")
 	// TLS 1.3 lets the client's side finish before the broker has looked.
 	case isAlert(err):
-		return auth("the broker ended the TLS connection; does it want a client certificate?")
+		return auth("the broker ended the TLS connection; does it want a client certificate, or another one (kafka.tls.cert_file)?")
 	case c.TLS == nil && c.speaksTLS(ctx, addr):
-		return mismatch{fmt.Errorf("TLS is off, but %s is a TLS port: %w", addr, err)}
+		return mismatch{fmt.Errorf("TLS is off, but %s is a TLS port; set kafka.security_protocol to ssl or sasl_ssl, or use the plaintext port: %w", addr, err)}
 	case !hungUp(err):
 		return err
 	// A broker that hangs up answers ApiVersions to everybody, so where it
 	// did, authentication is what it objects to.
 	case c.SASL != nil && c.speaks(ctx, addr):
 		return auth("the broker hung up during authentication: wrong user or password for " + mech +
-			", a mechanism that it does not offer, or a port without SASL")
+			" (kafka.sasl.user, kafka.sasl.password), a mechanism that it does not offer, or a port without SASL")
 	case c.SASL == nil && c.speaks(ctx, addr):
-		return auth("the broker hung up on a request without authentication: is SASL missing?")
+		return auth("the broker hung up on a request without authentication: is SASL missing? (kafka.security_protocol sasl_plaintext or sasl_ssl)")
 	}
 	return fmt.Errorf("the broker hung up at once; is %s the port of a broker?: %w", addr, err)
 }

@@ -70,10 +70,37 @@ func (f *Feed) Bound(ends map[Key]int64) {
 	f.poke()
 }
 
+// Unfinished returns the partitions of a bounded run that have not come to their end here, with
+// their ends; nil for a run without end. Those of other members are among them.
+func (f *Feed) Unfinished() map[Key]int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ends == nil {
+		return nil
+	}
+	left := map[Key]int64{}
+	for k, end := range f.ends {
+		if !f.over[k] {
+			left[k] = end
+		}
+	}
+	return left
+}
+
+// Over says that a partition has come to its end at another member of the group.
+func (f *Feed) Over(k Key) {
+	f.mu.Lock()
+	if _, ok := f.ends[k]; ok {
+		f.over[k] = true
+	}
+	f.mu.Unlock()
+	f.poke()
+}
+
 // Open starts an assignment of a partition at the committed offset base. held keeps its records
 // back until Release.
 func (f *Feed) Open(topic string, id int32, base int64, m offsets.Map, held bool) *Partition {
-	p := &Partition{Topic: topic, ID: id, feed: f, ledger: offsets.Open(base, m), until: -1, last: -1, held: held}
+	p := &Partition{Topic: topic, ID: id, feed: f, ledger: offsets.Open(base, m), until: -1, held: held}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ends != nil {
@@ -221,7 +248,6 @@ func (d Dead) Gone() bool { return d.p.epoch.Closed() }
 
 // Done says that the dead letter is durable: the root has ended.
 func (d Dead) Done() {
-	d.p.dying.Add(-1)
 	d.c.ended(d.i)
 }
 

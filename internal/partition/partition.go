@@ -3,7 +3,6 @@ package partition
 import (
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -27,13 +26,14 @@ type Partition struct {
 	// started counts roots that were handed out and have not ended; at most feed.Pending.
 	started int
 	bytes   int64 // of chunks with an open record, started or not
-	paused  bool  // fetching is paused: bytes rose above the high water
-	until   int64 // a bounded run ends here; -1: never
-	last    int32 // leader epoch of the last delivered record, -1: none
-	moved   time.Time
-	head    int64     // the floor, as of since
-	since   time.Time // the floor has not moved since
-	closed  bool
+	// paused: fetching is paused, since bytes rose above the high water. Set only when the client
+	// has been told already: a resume must never overtake its pause.
+	paused bool
+	until  int64 // a bounded run ends here; -1: never
+	moved  time.Time
+	head   int64     // the floor, as of since
+	since  time.Time // the floor has not moved since
+	closed bool
 	// held keeps records back until the start position is committed (a "latest" start).
 	held bool
 	offs []int64 // scratch
@@ -42,7 +42,6 @@ type Partition struct {
 		sync.Mutex
 		list []end
 	}
-	dying atomic.Int64 // roots whose dead letter is being written
 }
 
 // end is a root whose tree has ended, on its way to the ledger.
@@ -55,8 +54,9 @@ type end struct {
 func (p *Partition) Name() string { return fmt.Sprintf("%s/%d", p.Topic, p.ID) }
 
 // Deliver adds a polled batch. Control records move the position and are never tuples. It is
-// called by the poll goroutine only, and reports whether fetching should pause. An error means
-// that the batch contradicts what was delivered before.
+// called by the poll goroutine only, and reports whether fetching should pause: the caller then
+// pauses it, and says so by Paused. An error means that the batch contradicts what was delivered
+// before.
 func (p *Partition) Deliver(recs []*kgo.Record) (pause bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +79,6 @@ func (p *Partition) Deliver(recs []*kgo.Record) (pause bool, err error) {
 		kept = append(kept, record{r})
 		p.offs = append(p.offs, r.Offset)
 		size += sizeOf(r)
-		p.last = r.LeaderEpoch
 	}
 	if len(kept) > 0 {
 		lc, err := p.ledger.Deliver(p.offs)
@@ -98,11 +97,21 @@ func (p *Partition) Deliver(recs []*kgo.Record) (pause bool, err error) {
 		}
 	}
 	p.moved = time.Now()
-	if p.bytes > p.feed.high && !p.paused {
-		p.paused = true
-		return true, nil
+	return p.bytes > p.feed.high && !p.paused, nil
+}
+
+// Paused says that the client does not fetch the partition any more, because of what Deliver
+// returned. resume is true if enough has ended meanwhile: fetching must go on, and nobody else
+// will say so.
+func (p *Partition) Paused() (resume bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
 	}
-	return false, nil
+	p.paused = true
+	p.drainLocked()
+	return p.resumeLocked()
 }
 
 // Skip moves the position behind offsets that the log does not have any more, if nothing was
@@ -139,15 +148,15 @@ func (p *Partition) takeLocked(max int) (c *chunk, from, to int) {
 	for len(p.queue) > 0 {
 		c = p.queue[0]
 		from = p.cursor
-		for from < len(c.recs) && c.c.Ended(from) { // the completion map knew it
+		for from < c.c.Len() && c.c.Ended(from) { // the completion map knew it
 			from++
 		}
 		to = from
-		for to < len(c.recs) && to-from < max && !c.c.Ended(to) {
+		for to < c.c.Len() && to-from < max && !c.c.Ended(to) {
 			to++
 		}
 		p.cursor = to
-		if to == len(c.recs) {
+		if to == c.c.Len() {
 			p.queue[0] = nil
 			p.queue, p.cursor = p.queue[1:], 0
 			if len(p.queue) == 0 {
@@ -179,6 +188,9 @@ func (p *Partition) drainLocked() {
 }
 
 func (p *Partition) endedLocked(c *chunk, n int) {
+	if n == 0 {
+		return // nothing has changed: the assignment is over
+	}
 	p.started -= n
 	if c.c.Open() == 0 {
 		p.bytes -= c.bytes
@@ -228,21 +240,16 @@ func (p *Partition) Release() {
 	p.feed.poke()
 }
 
-// Position is what may be committed now.
-type Position struct {
-	Map         offsets.Map
-	LeaderEpoch int32
-}
-
-// Position returns the floor and the completion map, taken at one moment; false: closed.
-func (p *Partition) Position() (Position, bool) {
+// Position returns what may be committed now: the floor (the map's Base) and the completion map,
+// taken at one moment; false: closed.
+func (p *Partition) Position() (offsets.Map, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return Position{}, false
+		return offsets.Map{}, false
 	}
 	p.drainLocked()
-	return Position{p.ledger.Snapshot(), p.last}, true
+	return p.ledger.Snapshot(), true
 }
 
 // Status is a snapshot of a partition for people.
@@ -258,6 +265,7 @@ type Status struct {
 	Paused    bool
 	Held      bool
 	Finished  bool
+	Until     int64     // where a bounded run ends; -1: it does not
 	Moved     time.Time // when the last batch came
 	// HeadAge is how long the same open record has held the floor, to the resolution of the
 	// commits.
@@ -270,7 +278,7 @@ func (p *Partition) Status() Status {
 	defer p.mu.Unlock()
 	p.drainLocked()
 	s := Status{Topic: p.Topic, Partition: p.ID, Next: p.ledger.Next(), Floor: p.ledger.Floor(), Oldest: -1, Started: p.started,
-		Waiting: p.ledger.Pending() - p.started, Bytes: p.bytes, Paused: p.paused, Held: p.held, Finished: p.finishedLocked(), Moved: p.moved}
+		Waiting: p.ledger.Pending() - p.started, Bytes: p.bytes, Paused: p.paused, Held: p.held, Finished: p.finishedLocked(), Until: p.until, Moved: p.moved}
 	if o, ok := p.ledger.Oldest(); ok {
 		s.Oldest = o
 		s.HeadAge = time.Since(p.since)
@@ -310,7 +318,6 @@ func (c *chunk) EndRun(from, to int) {
 
 func (c *chunk) End(i int, cause *ack.Cause) {
 	if cause != nil && cause.Policy == ack.DeadLetter {
-		c.p.dying.Add(1)
 		c.p.feed.dead(Dead{p: c.p, c: c, i: i, Cause: cause})
 		return
 	}

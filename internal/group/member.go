@@ -1,0 +1,104 @@
+package group
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/killick-io/killick/internal/kafka"
+	"github.com/killick-io/killick/internal/partition"
+)
+
+// assigned renews the lease: that of the partitions that were kept, too.
+func (r *Reader) assigned(_ context.Context, cl *kgo.Client, added map[string][]int32) {
+	member, gen := cl.GroupMetadata()
+	l := &kafka.Lease{Member: member, Generation: gen}
+	if id := r.cfg.Consumer.InstanceID; id != "" {
+		l.Instance = &id
+	}
+	r.lease.Store(l)
+	r.joined.Store(true)
+	r.commits.poke() // what an older lease was refused with
+	if len(added) == 0 {
+		return
+	}
+	if !r.drains.Load() {
+		cl.ResumeFetchPartitions(added) // pauses outlive assignments in the client
+	}
+	r.mu.Lock()
+	r.stats.Assigned++
+	for t, ps := range added {
+		for _, p := range ps {
+			delete(r.stopped, partition.Key{Topic: t, ID: p})
+		}
+	}
+	r.mu.Unlock()
+	r.log.Info().Int32("generation", gen).Str("member", member).Interface("partitions", added).Msg("assigned")
+}
+
+func (r *Reader) revoked(_ context.Context, _ *kgo.Client, m map[string][]int32) {
+	r.away("revoked", m, func(s *Stats) *int64 { return &s.Revoked })
+}
+
+func (r *Reader) lost(_ context.Context, _ *kgo.Client, m map[string][]int32) {
+	r.away("lost", m, func(s *Stats) *int64 { return &s.Lost })
+}
+
+// away closes partitions that are not ours any more. Nothing is committed for them.
+func (r *Reader) away(why string, m map[string][]int32, stat func(*Stats) *int64) {
+	if len(m) == 0 {
+		return
+	}
+	r.mu.Lock()
+	*stat(&r.stats)++
+	r.mu.Unlock()
+	r.tell(why, func() {
+		for t, ps := range m {
+			for _, p := range ps {
+				k := partition.Key{Topic: t, ID: p}
+				r.shut(k, why)
+				r.mu.Lock()
+				delete(r.stopped, k)
+				r.mu.Unlock()
+			}
+		}
+	})
+	r.log.Info().Interface("partitions", m).Msg(why)
+}
+
+// offsetsFetched keeps the metadata beside the offsets, which the client itself drops.
+func (r *Reader) offsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := map[[16]byte]string{}
+	for _, t := range r.topics {
+		names[t.ID] = t.Name
+	}
+	add := func(topic string, id [16]byte, p int32, off int64, meta *string, code int16) {
+		if topic == "" {
+			topic = names[id]
+		}
+		if code != 0 || off < 0 || topic == "" {
+			return
+		}
+		c := committed{offset: off}
+		if meta != nil {
+			c.metadata = *meta
+		}
+		r.fetched[partition.Key{Topic: topic, ID: p}] = c
+	}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			add(t.Topic, [16]byte{}, p.Partition, p.Offset, p.Metadata, p.ErrorCode)
+		}
+	}
+	for _, g := range resp.Groups {
+		for _, t := range g.Topics {
+			for _, p := range t.Partitions {
+				add(t.Topic, t.TopicID, p.Partition, p.Offset, p.Metadata, p.ErrorCode)
+			}
+		}
+	}
+	return nil
+}

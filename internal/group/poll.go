@@ -1,0 +1,243 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/killick-io/killick/internal/partition"
+)
+
+// Run polls and commits until ctx ends.
+func (r *Reader) Run(ctx context.Context) {
+	r.running.Store(true)
+	var wg sync.WaitGroup
+	wg.Go(func() { r.commits.loop(ctx) })
+	wg.Go(func() { r.tails(ctx) })
+	r.loop(ctx)
+	wg.Wait()
+}
+
+// loop is the poll loop.
+func (r *Reader) loop(ctx context.Context) {
+	defer close(r.done)
+	for ctx.Err() == nil {
+		pctx, cancel := context.WithCancel(ctx)
+		r.poll.Store(&cancel)
+		// A message that was posted before cancel was in place must not wait for records.
+		select {
+		case m := <-r.posts:
+			cancel()
+			r.handle(m)
+			continue
+		default:
+		}
+		fetches := r.cl.PollFetches(pctx)
+		cancel()
+		r.deliver(fetches)
+		for {
+			select {
+			case m := <-r.posts:
+				r.handle(m)
+				continue
+			default:
+			}
+			break
+		}
+	}
+	for k := range r.open {
+		r.shut(k, "stop")
+	}
+}
+
+func (r *Reader) handle(m post) {
+	m.f()
+	close(m.done)
+}
+
+// tell runs f on the poll loop and waits for it. It is what callbacks do, and all they do.
+func (r *Reader) tell(kind string, f func()) {
+	if r.closing.Load() {
+		return
+	}
+	m := post{kind, f, make(chan struct{})}
+	if r.waiting.CompareAndSwap(0, time.Now().UnixNano()) {
+		defer r.waiting.Store(0)
+	}
+	slow := time.NewTimer(2 * time.Second)
+	defer slow.Stop()
+	sent := r.posts
+	for {
+		if c := r.poll.Load(); c != nil {
+			(*c)()
+		}
+		again := time.NewTimer(time.Millisecond) // the loop may be between storing cancel and polling
+		select {
+		case sent <- m:
+			again.Stop()
+			sent = nil
+			<-m.done // the loop is running it: it does not block
+			return
+		case <-again.C:
+		case <-r.done:
+			again.Stop()
+			return
+		case <-slow.C:
+			again.Stop()
+			r.log.Error().Str("callback", kind).Msg("the poll loop has not taken a group callback for 2 s")
+		}
+	}
+}
+
+// deliver hands polled records to their partitions.
+func (r *Reader) deliver(fetches kgo.Fetches) {
+	fetches.EachError(r.fetchError)
+	var full []*partition.Partition
+	touched := map[*partition.Feed]struct{}{}
+	fetches.EachPartition(func(ft kgo.FetchTopicPartition) {
+		if len(ft.Records) == 0 {
+			return
+		}
+		o := r.open[partition.Key{Topic: ft.Topic, ID: ft.Partition}]
+		if o == nil {
+			return // lost, or stopped
+		}
+		pause, err := o.p.Deliver(ft.Records)
+		if err != nil {
+			r.halt(partition.Key{Topic: ft.Topic, ID: ft.Partition}, err.Error())
+			return
+		}
+		touched[o.src.Feed] = struct{}{}
+		if pause {
+			full = append(full, o.p)
+		}
+	})
+	if len(full) > 0 {
+		r.cl.PauseFetchPartitions(names(full))
+		for _, p := range full {
+			if p.Paused() {
+				r.Resume(p)
+			}
+		}
+	}
+	for f := range touched {
+		f.Delivered()
+	}
+}
+
+func names(ps []*partition.Partition) map[string][]int32 {
+	m := map[string][]int32{}
+	for _, p := range ps {
+		m[p.Topic] = append(m[p.Topic], p.ID)
+	}
+	return m
+}
+
+// Resume lets fetching of p go on. It is the feeds' hook.
+func (r *Reader) Resume(p *partition.Partition) {
+	if !r.drains.Load() {
+		r.cl.ResumeFetchPartitions(names([]*partition.Partition{p}))
+	}
+}
+
+// PauseAll stops fetching: intake has ended.
+func (r *Reader) PauseAll() {
+	r.drains.Store(true)
+	for _, s := range r.cfg.Sources {
+		if ps := s.Feed.Partitions(); len(ps) > 0 {
+			r.cl.PauseFetchPartitions(names(ps))
+		}
+	}
+}
+
+// fetchError handles what a poll says about a partition, or about the client.
+func (r *Reader) fetchError(topic string, id int32, err error) {
+	k := partition.Key{Topic: topic, ID: id}
+	var gone *kgo.ErrDataLoss
+	var session *kgo.ErrGroupSession
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrClientClosed):
+	case errors.Is(err, kerr.OffsetOutOfRange):
+		r.outOfRange(k, err)
+	case errors.As(err, &gone):
+		r.halt(k, fmt.Sprintf("records are lost: the log was truncated below offset %d, which was read already: %v", gone.ConsumedTo, err))
+	case errors.Is(err, kerr.FencedInstanceID):
+		r.stop(fmt.Errorf("group: another worker with the place %q has joined the group %q: %w", r.cfg.Consumer.InstanceID, r.cfg.Group, err))
+	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
+		r.drop(topic, err)
+	case errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
+		r.stop(fmt.Errorf("group: not allowed to read topic %q in group %q: %w", topic, r.cfg.Group, err))
+	case errors.As(err, &session):
+		r.log.Warn().Err(err).Msg("the group session has ended; joining again")
+	default:
+		var big *kgo.ErrDecompressTooLarge
+		if errors.As(err, &big) {
+			r.halt(k, err.Error())
+			return
+		}
+		r.log.Warn().Str("topic", topic).Int32("partition", id).Err(err).Msg("fetch error; the client goes on")
+	}
+}
+
+// halt stops a partition: it stays owned, nothing of it is read or committed any more, and it is
+// named to people. Poll loop only.
+func (r *Reader) halt(k partition.Key, why string) {
+	r.mu.Lock()
+	before := r.stopped[k]
+	if before == "" {
+		r.stopped[k] = why
+	}
+	r.mu.Unlock()
+	r.cl.PauseFetchPartitions(map[string][]int32{k.Topic: {k.ID}})
+	if before != "" {
+		return // the first reason is the one that counts
+	}
+	r.log.Error().Str("topic", k.Topic).Int32("partition", k.ID).Str("reason", why).Msg("the partition has stopped")
+	r.shut(k, "stopped")
+}
+
+// recreated is drop from another goroutine than the poll loop.
+func (r *Reader) recreated(topic string, cause error) {
+	r.tell("recreated", func() { r.drop(topic, cause) })
+}
+
+// drop gives up a topic that is another one now under its old name: what was read of the old one
+// must not be committed to the new one, which brokers before 4.1 would accept (KIP-848 names
+// topics in commits by id only from OffsetCommit 10 on).
+func (r *Reader) drop(topic string, cause error) {
+	why := fmt.Sprintf("topic %q was deleted and created again while it was read", topic)
+	for k := range r.open {
+		if k.Topic == topic {
+			r.halt(k, why)
+		}
+	}
+	r.stop(fmt.Errorf("group: %s: its offsets mean other records now, and nothing more is committed to it. "+
+		"Delete what group %q has committed on it, and start again: %w", why, r.cfg.Group, cause))
+}
+
+// stop ends the run, once.
+func (r *Reader) stop(err error) { r.fatal.Do(func() { r.cfg.Fatal(err) }) }
+
+// shut closes an open partition; poll loop only.
+func (r *Reader) shut(k partition.Key, why string) {
+	o := r.open[k]
+	if o == nil {
+		return
+	}
+	delete(r.open, k)
+	left := o.p.Close()
+	o.src.Feed.Remove(o.p)
+	r.commits.forget(o.p)
+	if left > 0 {
+		r.mu.Lock()
+		r.stats.Abandoned += int64(left)
+		r.mu.Unlock()
+		r.log.Warn().Str("topic", k.Topic).Int32("partition", k.ID).Int("open", left).Str("why", why).
+			Msg("the partition went away with open records; its next owner runs them again")
+	}
+}
