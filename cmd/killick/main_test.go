@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/killick-io/killick/cmd/killick/internal/demo"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// call runs the command in this process.
+func call(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = run(ctx, args, strings.NewReader(""), &out, &err)
+	return code, out.String(), err.String()
+}
+
+// TestUsage: wrong calls are told on stderr by name and value, with exit code 2, and nothing is started.
+func TestUsage(t *testing.T) {
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "x"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args string
+		want string
+	}{
+		{"", "usage: killick <command>"},
+		{"dmeo", `killick: unknown command "dmeo"`},
+		{"--json", `killick: unknown command "--json"`},
+		{"version now", `killick version: unexpected argument "now"`},
+		{"help dmeo", `killick help: unknown command "dmeo"`},
+		{"help demo now", `killick help: unexpected argument "now"`},
+		{"demo --recrods 2000", "killick demo: flag provided but not defined: -recrods"},
+		{"demo now", `killick demo: unexpected argument "now"`},
+		{"demo --records many", `invalid value "many" for flag -records`},
+		{"demo --records 0", "0 records: want 1000 to 6000"},
+		{"demo --records 999", "999 records: want 1000 to 6000"},
+		{"demo --records 6001", "6001 records: want 1000 to 6000"},
+		{"demo --records -5", "-5 records"},
+		{"demo --kafka", "flag needs an argument: -kafka"},
+		{"demo --kafka nowhere", "nowhere"},
+		{"demo --kafka 127.0.0.1:99999", "127.0.0.1:99999"},
+		{"demo --keep " + full, full},
+		{"demo --keep " + filepath.Join(full, "x"), filepath.Join(full, "x")},
+		{demo.WorkerCommand, "started by killick demo"},
+		{demo.WorkerCommand + " --kafka 127.0.0.1:1 --book b now", `unexpected argument "now"`},
+		{demo.WorkerCommand + " --what", "flag provided but not defined: -what"},
+	} {
+		code, stdout, stderr := call(t.Context(), strings.Fields(tt.args)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, tt.want) {
+			t.Errorf("killick %s: exit %d, stdout %q, stderr %q; want exit 2 and stderr with %q", tt.args, code, stdout, stderr, tt.want)
+		}
+	}
+}
+
+// TestHelp: what is asked for goes to stdout, with exit code 0.
+func TestHelp(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"help", "commands:\n  demo"},
+		{"--help", "commands:\n  demo"},
+		{"-h", "commands:\n  demo"},
+		{"help version", "commands:\n  demo"},
+		{"help demo", "-kafka host:port"},
+		{"demo --help", "-records n"},
+		{"demo -h", "-keep folder"},
+		{"version", "killick "},
+		{"--version", "go1."},
+	} {
+		code, stdout, stderr := call(t.Context(), strings.Fields(tt.args)...)
+		if code != exitOK || stderr != "" || !strings.Contains(stdout, tt.want) {
+			t.Errorf("killick %s: exit %d, stdout %q, stderr %q; want exit 0 and stdout with %q", tt.args, code, stdout, stderr, tt.want)
+		}
+		if strings.Contains(stdout, demo.WorkerCommand) {
+			t.Errorf("killick %s shows the hidden command", tt.args)
+		}
+	}
+}
+
+// TestUnreachable: no Kafka is one clear line and exit code 5, soon.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	refuses, err := net.Listen("tcp", "127.0.0.1:0") // its port is free again below
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := refuses.Addr().String()
+	if err := refuses.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"demo", "--kafka", address},
+		{"demo", "--kafka", address, "--json"},
+	} {
+		start := time.Now()
+		code, stdout, stderr := call(t.Context(), args...)
+		if code != exitUnreachable || stdout != "" {
+			t.Errorf("killick %q: exit %d, stdout %q; want exit 5 and nothing", args, code, stdout)
+		}
+		if strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "killick demo: cannot reach Kafka at "+address) {
+			t.Errorf("killick %q: stderr %q, want one line that names the address", args, stderr)
+		}
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("killick %q took %v", args, took)
+		}
+	}
+}
+
+// TestMute: something that takes connections and never answers is no Kafka either.
+func TestMute(t *testing.T) {
+	t.Parallel()                                  // it waits
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mute.Close() })
+	code, _, stderr := call(t.Context(), "demo", "--kafka", mute.Addr().String())
+	if code != exitUnreachable || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "no answer within") {
+		t.Errorf("exit %d, stderr %q; want exit 5 and one line", code, stderr)
+	}
+}
