@@ -14,7 +14,7 @@ import (
 const (
 	// Pending is how many orders of one partition may be under way at a time. Those, and what has ended since the last
 	// commit, are what may run again after a crash.
-	Pending = 128
+	Pending = 64
 	// payTasks tasks take the orders, each those of its customers. Each makes one call at a time.
 	payTasks = 8
 	// originHeader is on every notification: topic/partition/offset of the order's record.
