@@ -424,3 +424,8 @@ func offset(in *killick.Tuple) int {
 	fmt.Sscan(id[strings.LastIndexByte(id, '/')+1:], &n)
 	return n
 }
+
+type (
+	config = engine.Config
+	ctx    = context.Context
+)
