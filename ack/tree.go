@@ -153,3 +153,16 @@ func (t *Tree) Pending() int { return int(t.open.Load()) }
 
 // Fate returns the first failure, or nil.
 func (t *Tree) Fate() *Cause { return t.fate.Load() }
+
+// String returns the policy in lower case.
+func (p Policy) String() string {
+	switch p {
+	case DeadLetter:
+		return "dead-letter"
+	case Skip:
+		return "skip"
+	case Stop:
+		return "stop"
+	}
+	return "unknown"
+}

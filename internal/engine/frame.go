@@ -17,8 +17,9 @@ type frame struct {
 	// trees are by index - run.From. nil: none needed yet; &over: handed over whole.
 	trees []*root
 	over  root
-	// sole says that each record is one item, so that a tree can be handed over with it: no
-	// other item of the root will ask the frame for it, and there is no sync edge.
+	// sole says that each record is one item, so that a tree can be handed over with it, if it
+	// has not been executed: no other item of the root will ask the frame for it, and there is
+	// no sync edge.
 	sole    bool
 	hasTree bool
 
@@ -66,7 +67,7 @@ func (f *frame) attach(it *item) {
 	}
 	it.edge = true
 	if it.anchors.None() {
-		if k := int(it.i) - f.run.From; f.sole && f.trees[k] == nil {
+		if k := int(it.i) - f.run.From; f.sole && it.rec != nil && f.trees[k] == nil {
 			it.anchors = onRoot(f.d.newRoot(f.run.Chunk, int(it.i), f.attempt))
 			f.trees[k] = &f.over
 			f.hasTree = true

@@ -200,6 +200,7 @@ type env struct {
 	t     testing.TB
 	feeds map[string]*feed
 	stop  context.CancelFunc
+	done  chan struct{} // closed when Run has returned, under during
 	err   error
 
 	mu     sync.Mutex
@@ -278,10 +279,10 @@ func during(t *testing.T, top *killick.Topology, f func(e *env), opts ...option)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		e.stop = cancel
-		done := make(chan struct{})
-		go func() { defer close(done); e.err = e.Run(ctx) }()
+		e.done = make(chan struct{})
+		go func() { defer close(e.done); e.err = e.Run(ctx) }()
 		f(e)
-		<-done
+		<-e.done
 	})
 	return e
 }
@@ -429,3 +430,8 @@ type (
 	config = engine.Config
 	ctx    = context.Context
 )
+
+func kafka(topic string) killick.Source { return spout.Kafka(topic) }
+
+// quiet keeps nothing of what happens: for volume.
+func quiet(_ *env, c *config) { c.Executed, c.Observe = nil, nil }
