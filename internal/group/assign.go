@@ -10,6 +10,7 @@ import (
 
 	"github.com/killick-io/killick/internal/kafka"
 	"github.com/killick-io/killick/internal/partition"
+	"github.com/killick-io/killick/internal/rules"
 	"github.com/killick-io/killick/offsets"
 	"github.com/killick-io/killick/spout"
 )
@@ -197,7 +198,9 @@ func (r *Reader) decide(ctx context.Context, k partition.Key, b kafka.Bounds) (*
 		if c.offset < b.Start || c.offset > b.End {
 			return o, r.gone(ctx, o, b)
 		}
-		o.m = r.decode(k, c)
+		if rules.MapIsUsed {
+			o.m = r.decode(k, c)
+		}
 		return o, nil
 	}
 	at := o.src.Kafka.Start
@@ -219,7 +222,7 @@ func (r *Reader) decide(ctx context.Context, k partition.Key, b kafka.Bounds) (*
 	o.base = base
 	// Where the position was found out just now, it must be durable before a record is: after a
 	// crash it would be found out again, behind records that came meanwhile.
-	o.hold = at.IsSet() && !at.IsEarliest()
+	o.hold = rules.LatestIsCommittedFirst && at.IsSet() && !at.IsEarliest()
 	return o, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/killick-io/killick/internal/kafka"
 	"github.com/killick-io/killick/internal/partition"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // assigned renews the lease: that of the partitions that were kept, too.
@@ -17,7 +18,9 @@ func (r *Reader) assigned(_ context.Context, cl *kgo.Client, added map[string][]
 	if id := r.cfg.Consumer.InstanceID; id != "" {
 		l.Instance = &id
 	}
-	r.lease.Store(l)
+	if rules.LeaseIsRenewed || len(added) > 0 {
+		r.lease.Store(l)
+	}
 	r.joined.Store(true)
 	r.commits.poke() // what an older lease was refused with
 	if len(added) == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/killick-io/killick/internal/kafka"
 	"github.com/killick-io/killick/internal/partition"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // tails looks at the ends of the logs: for the lag, and for offsets at the end that were
@@ -80,7 +81,7 @@ func (r *Reader) look(ctx context.Context) {
 			if st.Until >= 0 {
 				idle = min(idle, time.Second) // somebody waits for the end
 			}
-			if !ok || st.Next >= b.Stable || st.Paused || st.Held || time.Since(st.Moved) < idle || st.Finished {
+			if !ok || !rules.TailsAreAsked || st.Next >= b.Stable || st.Paused || st.Held || time.Since(st.Moved) < idle || st.Finished {
 				continue
 			}
 			tail, err := r.admin.NextOffset(ctx, k, st.Next)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/killick-io/killick/ack"
 	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/internal/rules"
 	"github.com/killick-io/killick/offsets"
 )
 
@@ -72,7 +73,9 @@ func (p *Partition) Deliver(recs []*kgo.Record) (pause bool, err error) {
 			after = max(after, p.until)
 			break
 		}
-		after = r.Offset + 1
+		if rules.ControlRecordsCount || !r.Attrs.IsControl() {
+			after = r.Offset + 1
+		}
 		if r.Attrs.IsControl() {
 			continue
 		}
