@@ -255,10 +255,13 @@ func (t *task) idle() bool { return t.flights == nil || len(t.flights) == cap(t.
 // flush calls the bolt's Flush if it has executed since the last one.
 func (t *task) flush(r *runner) {
 	f, ok := t.bolt.(killick.Flusher)
-	if !ok || !t.idle() || !t.dirty.Swap(false) {
+	if !ok || !t.idle() || !t.dirty.Load() {
 		return
 	}
 	t.x.hook(r, "Flush", f.Flush)
+	// Not before: the hook begins like an execution does. Nothing else has executed meanwhile,
+	// since the caller holds own and no flight is in the air.
+	t.dirty.Store(false)
 }
 
 // quiet reports whether the task has nothing to do: nothing queued, executing or to flush.
