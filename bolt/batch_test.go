@@ -79,6 +79,9 @@ func TestBatchBySizeWaitAndFlush(t *testing.T) {
 				return nil
 			})).Shuffle("in").Timeout(2 * time.Hour)
 			r := testenv.RunReal(t, top)
+			if took, most := time.Since(got.start), c.to[len(c.to)-1]+time.Second; took > most {
+				t.Errorf("%s: the run ended after %v, want at most %v: nothing waits any more", c.name, took, most)
+			}
 			if r.Acked("in") != c.spout.n || r.Err() != nil || !slices.Equal(got.sizes, c.sizes) {
 				t.Fatalf("%s: acked %d, %v, batches %v", c.name, r.Acked("in"), r.Err(), got.sizes)
 			}

@@ -1,0 +1,12 @@
+package bolt_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+// tb stands in for the *testing.T that a test has and an Example has not.
+type tb struct{ testing.TB }
+
+func (tb) Helper()           {}
+func (tb) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
