@@ -76,10 +76,11 @@ func (r *Result) Skipped(spout string) int { return r.skipped[spout] }
 func (r *Result) Err() error { return r.err }
 
 // Run executes top on the inputs until every tree has ended, in virtual time: time passes only
-// while everything waits (an hour of it takes about a second). Bolts must not use real sockets or files that block; see [RunReal].
-// Values of streams with a codec are encoded and decoded, as between processes. It fails the test
-// at once if the topology is not valid, an input names no Kafka spout of it, or a spout's codec
-// cannot encode what it is fed. In a bubble of the test's own use RunReal.
+// while everything waits (an hour of it takes about a second). Bolts must not use real sockets or
+// files that block; see [RunReal]. Values of streams with a codec are encoded and decoded, as
+// between processes. It fails the test at once if the topology is not valid, an input names no
+// Kafka spout of it, or a spout's codec cannot encode what it is fed. In a bubble of the test's
+// own use RunReal.
 func Run(t *testing.T, top *killick.Topology, in ...Input) *Result {
 	t.Helper()
 	var r *Result
