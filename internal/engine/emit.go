@@ -144,7 +144,7 @@ func (o *router) send(tg *target) {
 	b, t := tg.b, tg.t
 	tg.b = nil
 	if o.inline && t.inline && !t.slow.Load() && t.tryAcquire() {
-		n := t.x.run(b, o.frame, o.r, true)
+		n := t.x.run(b, 0, o.frame, o.r, true)
 		t.release()
 		if o.e.ending.Load() {
 			t.poke() // to Flush

@@ -67,23 +67,23 @@ func (x *exec) begin(f *frame, r *runner) (prev *exec) {
 	return r.enter(x)
 }
 
-// run executes the items of b, sends what they emit, and then ends their edges. It returns how
-// many it has done with: fewer than all when the engine stops, or when the task turned out to
-// be slow and runs in line.
-func (x *exec) run(b *batch, f *frame, r *runner, inline bool) (done int) {
+// run executes the items of b from from on, sends what they emit, and then ends their edges. It
+// returns the index of the first that it left: when the engine stops, when the task runs in line
+// and turned out to be slow, or when its own loop has something else to do.
+func (x *exec) run(b *batch, from int, f *frame, r *runner, inline bool) (next int) {
 	prev := x.begin(f, r)
-	for from := 0; done < len(b.items); from = done {
+	for next = from; next < len(b.items); from = next {
 		start := time.Now()
 		var pulse bool
-		done, pulse = x.items(b, done)
-		slow := x.gauge(time.Since(start), done-from)
-		x.settle(b, from, done)
-		if pulse && (slow && inline || x.e.hard.Err() != nil) {
+		next, pulse = x.items(b, next)
+		slow := x.gauge(time.Since(start), next-from)
+		x.settle(b, from, next)
+		if pulse && (x.e.hard.Err() != nil || inline && slow || !inline && x.t.wanted()) {
 			break
 		}
 	}
 	r.leave(prev)
-	return done
+	return next
 }
 
 // settle sends what waits and ends the edges of the items [from, to): in that order, so that
@@ -379,6 +379,8 @@ func (x *exec) again(r *runner, ens ...*entry) {
 	for _, en := range ens {
 		*b.add() = en.item
 	}
-	x.run(b, nil, r, false)
+	for next := 0; next < len(b.items) && x.e.hard.Err() == nil; {
+		next = x.run(b, next, nil, r, false)
+	}
 	x.e.put(b)
 }

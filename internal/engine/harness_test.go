@@ -34,6 +34,7 @@ type feed struct {
 	most    int // most that were open at a time
 	stopped bool
 	woken   bool
+	endless bool // ends at a stop only
 	hold    int // records left to hand out before more() is called; -1: no limit
 	signal  chan struct{}
 }
@@ -80,7 +81,7 @@ func newFeed(t testing.TB, name string, limit, parts int, ms []killick.Message) 
 func (f *feed) Next(ctx context.Context, r *engine.Run) error {
 	for {
 		f.mu.Lock()
-		if f.stopped || len(f.order) == 0 {
+		if f.stopped || len(f.order) == 0 && !f.endless {
 			f.mu.Unlock()
 			return io.EOF
 		}
@@ -88,7 +89,7 @@ func (f *feed) Next(ctx context.Context, r *engine.Run) error {
 		if f.hold >= 0 {
 			room = min(room, f.hold)
 		}
-		if room > 0 {
+		if room > 0 && len(f.order) > 0 {
 			*r = f.order[0]
 			n := 1
 			for n < min(room, 256) && n < len(f.order) && f.order[n].Chunk == r.Chunk && f.order[n].From == r.To {

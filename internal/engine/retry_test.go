@@ -182,10 +182,10 @@ func TestRetryPolicies(t *testing.T) {
 		{"wrapped permanent", killick.Retry{}, func(int) error { return fmt.Errorf("x: %w", killick.Permanent(errNo)) }, 1, 1, "dead-letter", 1, "permanent", 0},
 		{"retry after", killick.Retry{}, func(a int) error {
 			if a == 1 {
-				return killick.RetryAfter(time.Hour, errNo)
+				return killick.RetryAfter(time.Minute, errNo)
 			}
 			return nil
-		}, 2, 1, "acked", 0, "", time.Hour},
+		}, 2, 1, "acked", 0, "", time.Minute},
 		{"fail tree", killick.Retry{Attempts: 3}, func(int) error { return killick.FailTree(errNo) }, 3, 3, "dead-letter", 3, "fail_tree", 0},
 		{"fail tree, then good", killick.Retry{}, func(a int) error {
 			if a < 3 {
@@ -195,10 +195,10 @@ func TestRetryPolicies(t *testing.T) {
 		}, 3, 3, "acked", 0, "", 0},
 		{"fail tree after", killick.Retry{}, func(a int) error {
 			if a == 1 {
-				return killick.RetryAfter(time.Hour, killick.FailTree(errNo))
+				return killick.RetryAfter(time.Minute, killick.FailTree(errNo))
 			}
 			return nil
-		}, 2, 2, "acked", 0, "", time.Hour},
+		}, 2, 2, "acked", 0, "", time.Minute},
 		{"tree", killick.Retry{Tree: true}, failTill(4), 4, 4, "acked", 0, "", 0},
 		{"tree, used up", killick.Retry{Tree: true, Attempts: 2}, failTill(9), 2, 2, "dead-letter", 2, "error", 0},
 		{"tree, stop", killick.Retry{Tree: true, Attempts: 2, After: killick.Stop()}, failTill(9), 2, 2, "stop", 0, "", 0},

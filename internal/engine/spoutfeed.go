@@ -77,11 +77,14 @@ func (f *SpoutFeed) Run(ctx context.Context) error {
 		f.wg.Add(1)
 		go func() {
 			defer f.wg.Done()
+			errs[i] = errGoexit // unless it returns
+			defer func() {
+				f.mu.Lock()
+				f.running--
+				f.mu.Unlock()
+				f.poke()
+			}()
 			errs[i] = t.loop(ctx)
-			f.mu.Lock()
-			f.running--
-			f.mu.Unlock()
-			f.poke()
 		}()
 	}
 	f.wg.Wait()
@@ -107,16 +110,17 @@ func (f *SpoutFeed) Close() {
 	}
 	f.mu.Unlock()
 	for _, done := range dones {
-		if done != nil {
-			done(errStopped)
-		}
+		f.tell(done, errStopped)
 	}
 }
 
 func (t *spoutTask) loop(ctx context.Context) error {
-	t.sp = t.f.spec.Info.New()
-	if t.sp == nil {
-		return fmt.Errorf("component %q: the spout factory returned nil", t.f.spec.Name)
+	err := guard(func() error { t.sp = t.f.spec.Info.New(); return nil })
+	if err == nil && t.sp == nil {
+		err = errors.New("the spout factory returned nil")
+	}
+	if err != nil {
+		return &StopError{Component: t.f.spec.Name, Err: err}
 	}
 	if err := t.prepare(ctx); err != nil {
 		return err
@@ -348,19 +352,29 @@ func (c *spoutChunk) end(i int, err error) {
 		return
 	}
 	c.ended[i] = true
+	done := c.dones[i]
+	f.mu.Unlock()
+	f.tell(done, err) // before its place is free, and before the run can end
+	f.mu.Lock()
 	c.over++
 	if c.over == len(c.recs) && c != c.t.chunk {
 		delete(c.t.left, c)
 	}
 	c.t.open--
-	done := c.dones[i]
 	f.mu.Unlock()
 	select {
 	case c.t.room <- struct{}{}:
 	default:
 	}
-	if done != nil {
-		done(err)
+}
+
+// tell calls a message's done, which is user code.
+func (f *SpoutFeed) tell(done func(error), err error) {
+	if done == nil {
+		return
+	}
+	if err := guard(func() error { done(err); return nil }); err != nil {
+		f.observe(Event{Kind: HookFailed, Component: f.spec.Name, Reason: "done", Err: err})
 	}
 }
 

@@ -75,7 +75,7 @@ type task struct {
 	dirty  atomic.Bool // executed since the last Flush
 
 	in     chan *batch
-	queued atomic.Int64 // batches sent to in whose execution has not begun
+	queued atomic.Int64 // batches sent to in whose execution has not ended
 	wake   chan struct{}
 
 	mu    sync.Mutex
@@ -122,13 +122,17 @@ func (t *task) waiting() int {
 	return len(t.again)
 }
 
+// acquire takes ownership; false: the engine has stopped, and nothing may begin any more.
 func (t *task) acquire() bool {
 	select {
 	case t.own <- struct{}{}:
-		return true
+		if t.e.hard.Err() == nil {
+			return true
+		}
+		t.release()
 	case <-t.e.hard.Done():
-		return false
 	}
+	return false
 }
 
 // tryAcquire takes ownership if the task is idle. Not while a batch that came before is still to
@@ -165,16 +169,33 @@ func (t *task) loop() {
 	}
 	t.release()
 	defer t.cleanup()
+	always := make(chan struct{})
+	close(always)
+	var (
+		batch *batch // in progress
+		next  int    // its first item that was not executed
+	)
 	for {
+		// A batch is executed in pieces if that takes long: ticks and retries come in between.
+		in, more := t.in, (chan struct{})(nil)
+		if batch != nil {
+			in, more = nil, always
+		}
 		select {
 		case <-t.e.hard.Done():
 			return
-		case b := <-t.in:
+		case batch = <-in:
+			next = 0
+			continue
+		case <-more:
 			if !t.acquire() {
 				return
 			}
-			t.queued.Add(-1)
-			t.runBatch(b, r)
+			if next = t.runSome(batch, next, r); next == len(batch.items) {
+				t.e.put(batch)
+				batch = nil
+				t.queued.Add(-1)
+			}
 			t.release()
 		case <-t.wake:
 			if !t.acquire() {
@@ -199,17 +220,18 @@ func (t *task) loop() {
 	}
 }
 
-// runBatch executes a batch that was handed over.
-func (t *task) runBatch(b *batch, r *runner) {
+// runSome executes items of a batch that was handed over, and returns the index of the first that
+// it left.
+func (t *task) runSome(b *batch, next int, r *runner) int {
 	if t.flights == nil {
-		t.x.run(b, nil, r, false)
-	} else {
-		for i := range b.items {
-			t.fly(&entry{item: b.items[i]})
-		}
+		return t.x.run(b, next, nil, r, false)
 	}
-	t.e.put(b)
+	t.fly(&entry{item: b.items[next]})
+	return next + 1
 }
+
+// wanted reports whether the loop may have something else to do than to go on with a batch.
+func (t *task) wanted() bool { return t.c.spec.Tick > 0 || len(t.wake) > 0 }
 
 func (t *task) runDue(r *runner) {
 	due := t.due()
