@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/killick-io/killick/cmd/killick/internal/demo"
 	"github.com/killick-io/killick/worker"
@@ -80,7 +81,7 @@ func demoCommand(ctx context.Context, args []string, stdout, stderr io.Writer) i
 		fmt.Fprintf(stderr, "%s: interrupted\n", name)
 		return exitFailure
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		fmt.Fprintf(stderr, "%s: %s\n", name, strings.TrimPrefix(err.Error(), "demo: "))
 		return exitFailure
 	}
 	write := res.WriteText

@@ -29,6 +29,8 @@ const (
 )
 
 func main() {
+	// A reader that goes away (killick demo | head) must not end the process before it has cleaned up.
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)

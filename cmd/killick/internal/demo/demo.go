@@ -21,7 +21,6 @@ const (
 	limit     = 55 * time.Second // of everything on the embedded broker
 	longer    = 2 * time.Minute  // likewise on a Kafka, whose group takes its time to form
 	every     = 5 * time.Millisecond
-	patience  = 5 * time.Second // for a broker that does not answer the observer
 	tellEvery = time.Second
 )
 
@@ -93,7 +92,7 @@ func (r *run) folder() (err error) {
 	if r.dir = r.o.Keep; r.dir != "" {
 		err = os.MkdirAll(r.dir, 0o755)
 	} else {
-		r.dir, err = os.MkdirTemp("", "killick-demo-")
+		r.dir, err = os.MkdirTemp(r.o.temp, "killick-demo-")
 	}
 	if err != nil {
 		return fmt.Errorf("demo: folder for logs: %w", err)
@@ -138,7 +137,7 @@ func (r *run) story(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	r.say("%s: %d orders in %d partitions of topic %s", r.broker, len(rs), partitions, r.k.orders)
-	r.obs = &observer{k: r.k}
+	r.obs = &observer{k: r.k, patience: r.o.patience}
 	if _, err := r.obs.look(ctx); err != nil {
 		return nil, err
 	}
@@ -238,23 +237,15 @@ func (r *run) second(ctx context.Context, res *Result) error {
 
 // watch looks at offsets and outputs until the worker is over (true) or stop says so (false).
 func (r *run) watch(ctx context.Context, c *child, stop func(*round) (bool, error)) (over bool, _ error) {
-	good := time.Now()
 	for {
 		now, err := r.obs.look(ctx)
-		switch {
-		case err == nil:
-			good = time.Now()
-			if yes, err := stop(now); yes || err != nil {
-				return false, err
-			}
-			r.tell(now)
-		case ctx.Err() != nil:
-			return false, context.Cause(ctx)
-		case errors.Is(err, errMetadata):
+		if err != nil {
 			return false, err
-		case time.Since(good) > patience:
-			return false, fmt.Errorf("demo: no good answer from Kafka for %v: %w", patience, err)
 		}
+		if yes, err := stop(now); yes || err != nil {
+			return false, err
+		}
+		r.tell(now)
 		t := time.NewTimer(every)
 		select {
 		case <-t.C:

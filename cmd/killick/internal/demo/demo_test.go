@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -38,20 +39,19 @@ func with(t *testing.T, mode string) (Options, *bytes.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("TMPDIR", t.TempDir())
 	var log bytes.Buffer
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("%s:\n%s", mode, log.String())
 		}
 	})
-	return Options{Records: MinRecords, Log: &log, Worker: []string{self, fakeCommand, mode}}, &log
+	return Options{Records: MinRecords, Log: &log, Worker: []string{self, fakeCommand, mode}, temp: t.TempDir()}, &log
 }
 
 // leftovers are what is in the folder for temporary files.
-func leftovers(t *testing.T) []string {
+func leftovers(t *testing.T, o Options) []string {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	names, err := filepath.Glob(filepath.Join(o.temp, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,6 +60,7 @@ func leftovers(t *testing.T) []string {
 
 // TestHonest: a worker that has nothing of killick passes, and the numbers are those of the run.
 func TestHonest(t *testing.T) {
+	t.Parallel()
 	o, _ := with(t, honest)
 	res, err := Run(t.Context(), o)
 	if err != nil {
@@ -81,13 +82,14 @@ func TestHonest(t *testing.T) {
 	if rep.Kills[0].Open == 0 || rep.Samples < 2*partitions {
 		t.Errorf("%d records to run after the kill, %d samples", rep.Kills[0].Open, rep.Samples)
 	}
-	if left := leftovers(t); len(left) > 0 {
+	if left := leftovers(t, o); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
 }
 
 // TestEarly: a worker that commits what it has not done is caught, and what was seen is kept.
 func TestEarly(t *testing.T) {
+	t.Parallel()
 	o, log := with(t, early)
 	res, err := Run(t.Context(), o)
 	if err != nil {
@@ -99,7 +101,7 @@ func TestEarly(t *testing.T) {
 	if res.OK || !is(check.EarlyCommit) || !is(check.Loss) {
 		t.Errorf("ok %t, violations %v; want early commits and losses", res.OK, res.Report.Violations)
 	}
-	left := leftovers(t)
+	left := leftovers(t, o)
 	if len(left) != 1 || !strings.Contains(log.String(), left[0]) {
 		t.Fatalf("left behind: %q, want one folder that the log names:\n%s", left, log)
 	}
@@ -125,6 +127,7 @@ func TestEarly(t *testing.T) {
 
 // TestNoVerdict: what keeps the demo from a verdict is told with its reason.
 func TestNoVerdict(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		mode string
 		want []string
@@ -135,6 +138,7 @@ func TestNoVerdict(t *testing.T) {
 		{tires, []string{"did not come to the end", "exit status 7", "fake worker: I quit"}},
 	} {
 		t.Run(tt.mode, func(t *testing.T) {
+			t.Parallel()
 			o, _ := with(t, tt.mode)
 			res, err := Run(t.Context(), o)
 			if err == nil || res != nil {
@@ -145,7 +149,7 @@ func TestNoVerdict(t *testing.T) {
 					t.Errorf("error %q does not say %q", err, want)
 				}
 			}
-			if left := leftovers(t); len(left) != 1 {
+			if left := leftovers(t, o); len(left) != 1 {
 				t.Errorf("left behind: %q, want the folder with the logs", left)
 			}
 		})
@@ -185,6 +189,7 @@ func (c *cancels) Write(p []byte) (int, error) {
 
 // TestInterrupt: whoever ends the run early leaves nothing behind, neither process nor file.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{"4 partitions of topic", "started", "killed with SIGKILL"} {
 		o, _ := with(t, honest)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -194,7 +199,7 @@ func TestInterrupt(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || res != nil {
 			t.Errorf("ended at %q: %+v, %v; want %v", at, res, err, context.Canceled)
 		}
-		if left := leftovers(t); len(left) > 0 {
+		if left := leftovers(t, o); len(left) > 0 {
 			t.Errorf("ended at %q: left behind %q", at, left)
 		}
 	}
@@ -203,8 +208,10 @@ func TestInterrupt(t *testing.T) {
 // TestKafka: on a Kafka that is not the demo's own, what it makes has names of its own and is gone at the end, whether
 // the run was good or not.
 func TestKafka(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{honest, tires} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			b := embedded.Start(t, embedded.Topic("orders", 1))
 			if err := b.Produce(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("somebody else's")}); err != nil {
 				t.Fatal(err)
@@ -247,9 +254,11 @@ func TestKafka(t *testing.T) {
 
 // TestBrokerGone: a broker that goes away half way ends the demo with the reason, and soon.
 func TestBrokerGone(t *testing.T) {
+	t.Parallel()
 	b := embedded.Start(t)
 	o, _ := with(t, honest)
 	o.Kafka = b.Addrs()[0]
+	o.patience = 300 * time.Millisecond
 	log := &cancels{at: "orders in 4 partitions", cancel: b.Down}
 	o.Log = log
 	if res, err := Run(t.Context(), o); err == nil || res != nil || errors.Is(err, ErrUsage) {

@@ -59,9 +59,10 @@ func (r *round) sample(p int32) check.Sample {
 // partition only when its commit differs from the one before, since an early commit shows most in the first round
 // that sees it.
 type observer struct {
-	k       *cluster
-	samples []check.Sample
-	last    *round // nil before the first
+	k        *cluster
+	patience time.Duration // with a broker that does not answer, or not well
+	samples  []check.Sample
+	last     *round // nil before the first
 
 	// before is how many effects there were two rounds before the newest commit was seen: a commit that the worker
 	// had made up by then cannot know more than those and what was under way.
@@ -73,8 +74,29 @@ type observer struct {
 // Kafka and may pass.
 var errMetadata = errors.New("demo: unreadable commit metadata")
 
-// look takes one round.
+// look takes one round. What goes wrong at a broker may pass: it tries again for a while.
 func (o *observer) look(ctx context.Context) (*round, error) {
+	for begin := time.Now(); ; {
+		r, err := o.try(ctx)
+		switch {
+		case err == nil || errors.Is(err, errMetadata):
+			return r, err
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case time.Since(begin) > o.patience:
+			return nil, fmt.Errorf("demo: no good answer from Kafka for %v: %w", o.patience, err)
+		}
+		if err := pause(ctx, again); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// again is the time between two tries.
+const again = 50 * time.Millisecond
+
+// try takes one round at the first go, or changes nothing.
+func (o *observer) try(ctx context.Context) (*round, error) {
 	commits, err := o.k.commits(ctx)
 	if err != nil {
 		return nil, err
@@ -83,6 +105,7 @@ func (o *observer) look(ctx context.Context) (*round, error) {
 	if r.ends, err = o.k.ends(ctx, o.k.notifications, o.k.dead); err != nil {
 		return nil, err
 	}
+	var news []check.Sample
 	for p, c := range commits {
 		same := o.last != nil && o.last.commits[p] == c
 		if same {
@@ -93,8 +116,9 @@ func (o *observer) look(ctx context.Context) (*round, error) {
 			return nil, fmt.Errorf("%w of %s-%d at offset %d: %w", errMetadata, o.k.orders, p, c.offset, err)
 		}
 		r.fresh = r.fresh || c.offset >= 0
-		o.samples = append(o.samples, r.sample(int32(p)))
+		news = append(news, r.sample(int32(p)))
 	}
+	o.samples = append(o.samples, news...)
 	if r.fresh {
 		o.before = o.older
 	}

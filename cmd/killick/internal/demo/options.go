@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/killick-io/killick/examples/orders/data"
 	"github.com/killick-io/killick/worker"
@@ -43,7 +44,13 @@ type Options struct {
 	// Worker is the program, and its first arguments, that [Worker] is called in; flags follow. Default: this program
 	// with the argument WorkerCommand.
 	Worker []string
+
+	patience time.Duration // with a broker that gives no good answer. Default: patience.
+	temp     string        // where temporary folders are made. Default: the system's place.
 }
+
+// patience is enough for a new cluster, which has to make the topic of the groups' offsets first.
+const patience = 10 * time.Second
 
 // WorkerCommand is the hidden command that runs [Worker].
 const WorkerCommand = "demo-worker"
@@ -60,6 +67,9 @@ func (o Options) check() (_ Options, config worker.Config, _ error) {
 	}
 	if o.Records < MinRecords || o.Records > MaxRecords {
 		bad("%d records: want %d to %d", o.Records, MinRecords, MaxRecords)
+	}
+	if o.patience == 0 {
+		o.patience = patience
 	}
 	if o.Log == nil {
 		o.Log = io.Discard

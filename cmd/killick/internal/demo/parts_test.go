@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/killick-io/killick/examples/orders/check"
 	"github.com/killick-io/killick/examples/orders/data"
@@ -216,6 +217,22 @@ func TestObserver(t *testing.T) {
 	commit(2, 16, offsets.Encode(m))
 	if _, err := o.look(ctx); !errors.Is(err, errMetadata) || !errors.Is(err, offsets.ErrBase) || !strings.Contains(err.Error(), "orders-2 at offset 16") {
 		t.Errorf("a map of another offset: %v", err)
+	}
+}
+
+// TestPatience: an answer that is no good is asked for again, but not for ever.
+func TestPatience(t *testing.T) {
+	b, k := open(t)
+	o := observer{k: k, patience: time.Minute}
+	f := b.Fail(kmsg.OffsetFetch, kerr.UnknownServerError, 2)
+	r, err := o.look(t.Context())
+	if err != nil || r.committed() || f.Hits() != 2 || len(o.samples) != partitions {
+		t.Errorf("round %+v, error %v after %d bad answers; want a round after 2", r, err, f.Hits())
+	}
+	o.patience = time.Millisecond
+	b.Fail(kmsg.OffsetFetch, kerr.UnknownServerError, -1)
+	if _, err := o.look(t.Context()); !errors.Is(err, kerr.UnknownServerError) || !strings.Contains(err.Error(), k.group) {
+		t.Errorf("error %v, want the broker's, with the group", err)
 	}
 }
 
