@@ -326,10 +326,10 @@ func TestClientOptionValues(t *testing.T) {
 		{consumer, kgo.FetchMaxWait, 50 * time.Millisecond}, {consumer, kgo.FetchMaxBytes, int32(1 << 20)},
 		{consumer, kgo.FetchMaxPartitionBytes, int32(1 << 20)}, {consumer, kgo.FetchMinBytes, int32(1)},
 		{producer, kgo.ClientID, "me.orders.outputs"}, {producer, kgo.ProducerLinger, time.Duration(0)},
-		{producer, kgo.RecordDeliveryTimeout, 4 * time.Second}, {producer, kgo.MaxBufferedBytes, int64(5 << 20)},
+		{producer, kgo.MaxBufferedBytes, int64(5 << 20)},
 		{producer, kgo.ProducerBatchMaxBytes, int32(1000012)},
-		{letters, kgo.ClientID, "me.orders.dead-letters"}, {letters, kgo.RecordDeliveryTimeout, 4 * time.Second},
-		{letters, kgo.ProducerBatchMaxBytes, int32(1000012)},
+		{letters, kgo.ClientID, "me.orders.dead-letters"},
+		{letters, kgo.ProducerBatchMaxBytes, int32(1048588)},
 	} {
 		if got := tt.cl.OptValue(tt.opt); got != tt.want {
 			t.Errorf("%s: %v (%T), want %v (%T)", optName(tt.opt), got, got, tt.want, tt.want)

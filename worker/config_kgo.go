@@ -79,6 +79,7 @@ func refusals() []refusal {
 		{kgo.DisableIdempotentWrite, durable},
 		{kgo.AllowIdempotentProduceCancellation, durable},
 		{kgo.MaxProduceRequestsInflightPerBroker, durable},
+		{kgo.RecordDeliveryTimeout, "it counts from the record's own time, so that old records would never be written; " + field + "DeliveryTimeout"},
 		{kgo.ManualFlushing, "nothing would be written until somebody flushes"},
 		{kgo.DefaultProduceTopicAlways, "dead letters would go to that topic as well"},
 		{kgo.TransactionalID, txn},

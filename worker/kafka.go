@@ -93,17 +93,22 @@ func (c Config) consumer() kafka.Consumer {
 
 // producer are the settings of a producer.
 func (c Config) producer(role kafka.Role) kafka.Producer {
-	p := kafka.Producer{Role: role, MaxMessageBytes: c.BatchMaxBytes, DeliveryTimeout: c.DeliveryTimeout}
+	p := kafka.Producer{Role: role, MaxMessageBytes: c.BatchMaxBytes}
 	if role == kafka.Outputs {
 		p.Linger, p.MaxBytes = c.Linger, int(c.BufferBytes)
 	} else {
 		p.ManualPartition = true
-		p.MaxBytes = max(16<<20, int(c.BatchMaxBytes))
-		p.DeliveryTimeout = min(p.DeliveryTimeout, deadLetterTime)
+		// Room for our own headers: a source record of the largest size stays whole. With the
+		// default this is just what a topic allows by default, 1048588 bytes.
+		p.MaxMessageBytes += deadLetterRoom
+		p.MaxBytes = max(16<<20, int(p.MaxMessageBytes))
 	}
 	return p
 }
 
-// deadLetterTime bounds one try to write a dead letter, and so how soon people are told; it is
-// tried again without end.
-const deadLetterTime = 10 * time.Second
+const (
+	// deadLetterTime bounds one try to write a dead letter, and so how soon people are told; it
+	// is tried again without end.
+	deadLetterTime = 10 * time.Second
+	deadLetterRoom = 1048588 - 1000012
+)

@@ -39,7 +39,9 @@ type Worker struct {
 	adminClient *kgo.Client
 	admin       *kafka.Admin
 	clients     []*kgo.Client // producers
-	dlqs        sync.Map      // source topic -> partitions of its dead-letter topic
+	dlqs        sync.Map      // source topic -> dlq
+
+	lettersClient *kgo.Client // among clients
 
 	state  atomic.Int32 // a state
 	built  atomic.Bool  // everything above is set
@@ -250,15 +252,18 @@ func (w *Worker) build(ctx context.Context) error {
 	ecfg := engine.Config{Spec: w.spec, Feeds: map[string]engine.Feed{}, Drain: w.cfg.Drain, Observe: w.sayer.event}
 	if sinks {
 		p := w.cfg.producer(kafka.Outputs)
-		cl, err := kafka.NewProducer(w.cfg.clusterFor(w.cluster, true), p)
+		limits := &outbox.Limits{Most: w.cfg.BatchMaxBytes, Ask: w.batchLimit}
+		if err := w.checkSinks(ctx, limits); err != nil {
+			return err
+		}
+		k := w.cfg.clusterFor(w.cluster, true)
+		k.Extra = append(k.Extra, kgo.ProducerBatchMaxBytesFn(limits.Of))
+		cl, err := kafka.NewProducer(k, p)
 		if err != nil {
 			return err
 		}
 		w.clients = append(w.clients, cl)
-		ecfg.Outbox = outbox.NewDirect(cl)
-		if err := w.checkSinks(ctx); err != nil {
-			return err
-		}
+		ecfg.Outbox = outbox.NewDirect(cl, limits, w.cfg.DeliveryTimeout)
 	}
 	if kafkaSpouts {
 		p := w.cfg.producer(kafka.DeadLetters)
@@ -267,8 +272,9 @@ func (w *Worker) build(ctx context.Context) error {
 			return err
 		}
 		w.clients = append(w.clients, cl)
+		w.lettersClient = cl
 		w.letters = outbox.NewDeadLetters(outbox.DeadLetterConfig{Client: cl, Topology: w.spec.Name, Group: w.cfg.Group,
-			Partitions: w.dlqPartitions, Failed: w.sayer.deadLetter})
+			Partitions: w.dlqPartitions, Timeout: min(w.cfg.DeliveryTimeout, deadLetterTime), Failed: w.sayer.deadLetter})
 	}
 	for i := range w.spec.Spouts {
 		s := &w.spec.Spouts[i]
@@ -315,47 +321,79 @@ func (w *Worker) fatal(err error) {
 	}
 }
 
-// checkSinks refuses topics of sinks that are missing, while there is time to say so.
-func (w *Worker) checkSinks(ctx context.Context) error {
+// checkSinks refuses topics of sinks that are missing, while there is time to say so, and notes
+// how large their batches may be.
+func (w *Worker) checkSinks(ctx context.Context, limits *outbox.Limits) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	var errs []error
 	for i := range w.spec.Bolts {
-		if k := w.spec.Bolts[i].Info.Sink; k != nil && k.Topic != "" {
-			if _, err := w.admin.Topics(ctx, k.Topic); err != nil {
-				errs = append(errs, fmt.Errorf("worker: sink %q: %w", w.spec.Bolts[i].Name, err))
-			}
+		k := w.spec.Bolts[i].Info.Sink
+		if k == nil || k.Topic == "" {
+			continue
+		}
+		if _, err := w.admin.Topics(ctx, k.Topic); err != nil {
+			errs = append(errs, fmt.Errorf("worker: sink %q: %w", w.spec.Bolts[i].Name, err))
+			continue
+		}
+		if n := w.batchLimit(ctx, k.Topic); n > 0 {
+			limits.Set(k.Topic, n)
 		}
 	}
 	return errors.Join(errs...)
 }
 
+// batchLimit asks a topic for its largest batch; 0: it does not say, which not everybody may ask.
+func (w *Worker) batchLimit(ctx context.Context, topic string) int32 {
+	got, err := w.admin.MaxMessageBytes(ctx, topic)
+	if err != nil {
+		w.log.Debug().Str("topic", topic).Err(err).Msg("max.message.bytes could not be read")
+	}
+	return got[topic]
+}
+
+// dlq is what is known of a dead-letter topic.
+type dlq struct {
+	id         [16]byte
+	partitions int
+	at         time.Time // when it was looked up
+}
+
 // ensureDLQ makes sure that the dead letters of a topic have somewhere to go.
 func (w *Worker) ensureDLQ(ctx context.Context, t kafka.Topic) error {
-	d, err := w.admin.EnsureTopic(ctx, kafka.TopicSpec{Name: outbox.Topic(t.Name, w.spec.Name), Partitions: t.Partitions,
+	name := outbox.Topic(t.Name, w.spec.Name)
+	d, err := w.admin.EnsureTopic(ctx, kafka.TopicSpec{Name: name, Partitions: t.Partitions,
 		Replication: w.cfg.Topics.Replication, Config: map[string]string{"retention.ms": "-1"}}, !w.cfg.Topics.NoCreate)
 	if errors.Is(err, kafka.ErrFewPartitions) {
 		// The source has grown. Dead letters of its new partitions share the old ones.
 		w.log.Warn().Err(err).Msg("the dead-letter topic has fewer partitions than its source")
-		all, terr := w.admin.Topics(ctx, outbox.Topic(t.Name, w.spec.Name))
+		all, terr := w.admin.Topics(ctx, name)
 		if terr != nil {
 			return terr
 		}
-		for _, have := range all {
-			d, err = have, nil
-		}
+		d, err = all[name], nil
 	}
 	if err != nil {
 		return fmt.Errorf("worker: the dead-letter topic of %q: %w", t.Name, err)
 	}
-	w.dlqs.Store(t.Name, d.Partitions)
+	if old, ok := w.dlqs.Swap(t.Name, dlq{d.ID, d.Partitions, time.Now()}); ok && old.(dlq).id != d.ID {
+		// A client never writes to a topic again that was deleted and made anew, unless it is
+		// told to forget it.
+		w.lettersClient.PurgeTopicsFromClient(name)
+	}
 	return nil
 }
 
-func (w *Worker) dlqPartitions(ctx context.Context, source string) (int, error) {
-	if n, ok := w.dlqs.Load(source); ok {
-		return n.(int), nil
+// dlqPartitions is the dead letters' question, from their own goroutine. After a failed write it
+// looks again, for all letters of a topic once in a second.
+func (w *Worker) dlqPartitions(ctx context.Context, source string, again bool) (int, error) {
+	if v, ok := w.dlqs.Load(source); ok {
+		if d := v.(dlq); !again || time.Since(d.at) < time.Second {
+			return d.partitions, nil
+		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, deadLetterTime)
+	defer cancel()
 	ts, err := w.admin.Topics(ctx, source)
 	if err != nil {
 		return 0, err
@@ -363,8 +401,8 @@ func (w *Worker) dlqPartitions(ctx context.Context, source string) (int, error) 
 	if err := w.ensureDLQ(ctx, ts[source]); err != nil {
 		return 0, err
 	}
-	n, _ := w.dlqs.Load(source)
-	return n.(int), nil
+	v, _ := w.dlqs.Load(source)
+	return v.(dlq).partitions, nil
 }
 
 // finalCommit commits what has ended, until it is stored or commitTime has passed.

@@ -34,6 +34,10 @@ func (r Role) String() string {
 
 // Producer configures a producer client. Acks are always all and writes are
 // always idempotent.
+//
+// There is no delivery timeout here: kgo's counts from a record's own timestamp,
+// so that a record with an old one, as outputs of a backlog have, fails before its
+// first try. A deadline in the record's Context does the same from its Produce.
 type Producer struct {
 	Role Role
 	// ManualPartition sends each record to its Partition field. Default: by
@@ -51,10 +55,6 @@ type Producer struct {
 	// MaxMessageBytes bounds one batch; a record that does not fit fails at
 	// once with MESSAGE_TOO_LARGE. Default: 1000012, Kafka's own.
 	MaxMessageBytes int32
-	// DeliveryTimeout is after what time a record that could not be written
-	// fails, where that is safe. Default: 2m for outputs (as Java), 30s for
-	// dead letters.
-	DeliveryTimeout time.Duration
 }
 
 func (p Producer) withDefaults() Producer {
@@ -63,11 +63,9 @@ func (p Producer) withDefaults() Producer {
 		def(&p.Linger, 5*time.Millisecond)
 		def(&p.MaxRecords, 50_000)
 		def(&p.MaxBytes, 64<<20)
-		def(&p.DeliveryTimeout, 2*time.Minute)
 	case DeadLetters:
 		def(&p.MaxRecords, 1000)
 		def(&p.MaxBytes, 16<<20)
-		def(&p.DeliveryTimeout, 30*time.Second)
 	}
 	def(&p.MaxMessageBytes, 1_000_012)
 	p.Linger = max(p.Linger, 0)
@@ -88,9 +86,6 @@ func (p Producer) validate() error {
 	if p.MaxBytes < int(p.MaxMessageBytes) {
 		fail("MaxBytes %d is less than MaxMessageBytes %d: the largest record could never be sent", p.MaxBytes, p.MaxMessageBytes)
 	}
-	if p.DeliveryTimeout < time.Second {
-		fail("DeliveryTimeout is %v; at least 1s is needed", p.DeliveryTimeout)
-	}
 	return errors.Join(errs...)
 }
 
@@ -108,7 +103,6 @@ func (p Producer) opts() []kgo.Opt {
 		kgo.ProducerBatchMaxBytes(p.MaxMessageBytes),
 		kgo.MaxBufferedRecords(p.MaxRecords),
 		kgo.MaxBufferedBytes(p.MaxBytes),
-		kgo.RecordDeliveryTimeout(p.DeliveryTimeout),
 		kgo.RecordPartitioner(partitioner),
 	}
 }
@@ -123,6 +117,7 @@ func NewProducer(c Cluster, p Producer) (*kgo.Client, error) {
 	}
 	opts := append(c.opts(p.Role.String(), c.dialer()), p.opts()...)
 	return newChecked(append(opts, c.Extra...), []rule{
+		{"RecordDeliveryTimeout", kgo.RecordDeliveryTimeout, time.Duration(0), "it counts from the record's timestamp: old records would never be written"},
 		{"RequiredAcks", kgo.RequiredAcks, kgo.AllISRAcks(), "an acked output must survive its leader"},
 		{"DisableIdempotentWrite", kgo.DisableIdempotentWrite, false, "retries would duplicate and reorder records"},
 		{"AllowIdempotentProduceCancellation", kgo.AllowIdempotentProduceCancellation, false, "a cancelled record may be written all the same"},

@@ -36,7 +36,7 @@ func TestProducerOptions(t *testing.T) {
 			{"ProducerLinger", kgo.ProducerLinger, 5 * time.Millisecond},
 			{"MaxBufferedRecords", kgo.MaxBufferedRecords, int64(50_000)},
 			{"MaxBufferedBytes", kgo.MaxBufferedBytes, int64(64 << 20)},
-			{"RecordDeliveryTimeout", kgo.RecordDeliveryTimeout, 2 * time.Minute},
+			{"RecordDeliveryTimeout", kgo.RecordDeliveryTimeout, time.Duration(0)},
 			{"AlwaysRetryEOF", kgo.AlwaysRetryEOF, true},
 		},
 		DeadLetters: {
@@ -44,7 +44,7 @@ func TestProducerOptions(t *testing.T) {
 			{"ProducerLinger", kgo.ProducerLinger, time.Duration(0)},
 			{"MaxBufferedRecords", kgo.MaxBufferedRecords, int64(1000)},
 			{"MaxBufferedBytes", kgo.MaxBufferedBytes, int64(16 << 20)},
-			{"RecordDeliveryTimeout", kgo.RecordDeliveryTimeout, 30 * time.Second},
+			{"RecordDeliveryTimeout", kgo.RecordDeliveryTimeout, time.Duration(0)},
 			{"RequiredAcks", kgo.RequiredAcks, kgo.AllISRAcks()},
 			{"DisableIdempotentWrite", kgo.DisableIdempotentWrite, false},
 		},
@@ -69,7 +69,6 @@ func TestProducerMistakes(t *testing.T) {
 		"role 9 is unknown":        {Role: 9},
 		"MaxRecords is -1":         {Role: Outputs, MaxRecords: -1},
 		"less than MaxMessageByte": {Role: DeadLetters, MaxBytes: 10},
-		"DeliveryTimeout is 1ms":   {Role: Outputs, DeliveryTimeout: time.Millisecond},
 		"batch bytes":              {Role: Outputs, MaxMessageBytes: 1}, // kgo's own
 	} {
 		cl, err := NewProducer(Cluster{Seeds: []string{"127.0.0.1:1"}, Topology: "t"}, p)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -232,4 +233,28 @@ func (a *Admin) Matching(ctx context.Context, re *regexp.Regexp, skip func(strin
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// MaxMessageBytes returns what the topics allow as the size of a batch (max.message.bytes). Topics
+// that cannot be asked, for want of a permission, are absent.
+func (a *Admin) MaxMessageBytes(ctx context.Context, topics ...string) (map[string]int32, error) {
+	out := map[string]int32{}
+	if len(topics) == 0 {
+		return out, nil
+	}
+	got, err := a.adm.DescribeTopicConfigs(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: settings of topics %q: %w", topics, err)
+	}
+	for _, rc := range got {
+		for _, c := range rc.Configs {
+			if c.Key != "max.message.bytes" || c.Value == nil {
+				continue
+			}
+			if n, err := strconv.ParseInt(*c.Value, 10, 32); err == nil && n > 0 {
+				out[rc.Name] = int32(n)
+			}
+		}
+	}
+	return out, nil
 }

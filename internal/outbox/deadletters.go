@@ -52,11 +52,13 @@ const (
 // and without end: the offset stays. One goroutine, Run, does the waiting; the queue is bounded
 // by the pending limits.
 type DeadLetters struct {
-	cfg DeadLetterConfig
+	cfg  DeadLetterConfig
+	ends deadlines
 
 	mu     sync.Mutex
 	queue  []letter
-	flying int
+	taken  int // off the queue, not written yet
+	flying int // written, not durable yet
 	stats  DeadLetterStats
 	signal chan struct{}
 }
@@ -67,8 +69,11 @@ type DeadLetterConfig struct {
 	Topology string
 	Group    string
 	// Partitions returns the number of partitions of a dead-letter topic, creating it if that is
-	// wanted and it is missing.
-	Partitions func(ctx context.Context, sourceTopic string) (int, error)
+	// wanted and it is missing. again says that a write has failed: what was known of the topic
+	// may not be true any more.
+	Partitions func(ctx context.Context, sourceTopic string, again bool) (int, error)
+	// Timeout bounds one try.
+	Timeout time.Duration
 	// Wait is the back-off between tries.
 	Wait killick.Retry
 	// Failed is told of each try that failed.
@@ -91,6 +96,11 @@ type letter struct {
 	cut   int  // how much is left out; see build
 	now   bool // the record's own timestamp was refused
 	at    time.Time
+	// changed: the last try failed by the record's own fault, and the next one is another record.
+	changed bool
+	// alone: it was refused as too large in a batch, perhaps with others. It is written by itself
+	// from then on, so that the next such answer is about it.
+	alone bool
 }
 
 // Topic returns the dead-letter topic of a source topic.
@@ -104,7 +114,7 @@ func NewDeadLetters(cfg DeadLetterConfig) *DeadLetters {
 	if cfg.Failed == nil {
 		cfg.Failed = func(string, error, time.Duration) {}
 	}
-	return &DeadLetters{cfg: cfg, signal: make(chan struct{}, 1), stats: DeadLetterStats{ByReason: map[string]int64{}}}
+	return &DeadLetters{cfg: cfg, ends: deadlines{after: cfg.Timeout}, signal: make(chan struct{}, 1), stats: DeadLetterStats{ByReason: map[string]int64{}}}
 }
 
 // Put takes d over. It does not block.
@@ -119,6 +129,10 @@ func (w *DeadLetters) push(l letter) {
 	w.mu.Lock()
 	w.queue = append(w.queue, l)
 	w.mu.Unlock()
+	w.poke()
+}
+
+func (w *DeadLetters) poke() {
 	select {
 	case w.signal <- struct{}{}:
 	default:
@@ -134,7 +148,7 @@ func (w *DeadLetters) Stats() DeadLetterStats {
 	for k, v := range w.stats.ByReason {
 		s.ByReason[k] = v
 	}
-	s.Waiting = len(w.queue) + w.flying
+	s.Waiting = len(w.queue) + w.taken + w.flying
 	return s
 }
 
@@ -145,7 +159,14 @@ func (w *DeadLetters) Run(ctx context.Context) {
 	for {
 		wait := time.Hour
 		for _, l := range w.due(&wait) {
+			if l.alone {
+				w.quiet(ctx)
+			}
 			w.write(ctx, l)
+			if l.alone {
+				w.quiet(ctx)
+				wait = 0 // quiet has taken signals
+			}
 		}
 		timer.Reset(wait)
 		select {
@@ -153,6 +174,23 @@ func (w *DeadLetters) Run(ctx context.Context) {
 			return
 		case <-w.signal:
 		case <-timer.C:
+		}
+	}
+}
+
+// quiet waits until no dead letter is under way.
+func (w *DeadLetters) quiet(ctx context.Context) {
+	for {
+		w.mu.Lock()
+		n := w.flying
+		w.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-w.signal:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -176,19 +214,23 @@ func (w *DeadLetters) due(wait *time.Duration) []letter {
 	}
 	clear(w.queue[len(keep):])
 	w.queue = keep
-	w.flying += len(out)
+	w.taken = len(out)
 	return out
 }
 
 func (w *DeadLetters) write(ctx context.Context, l letter) {
+	w.mu.Lock()
+	w.taken--
+	w.flying++
+	w.mu.Unlock()
 	topic := Topic(l.d.Topic(), w.cfg.Topology)
-	n, err := w.cfg.Partitions(ctx, l.d.Topic())
+	n, err := w.cfg.Partitions(ctx, l.d.Topic(), l.tries > 0 && !l.changed)
 	if err != nil {
 		w.written(ctx, l, topic, err)
 		return
 	}
 	r := w.build(l)
-	r.Topic, r.Partition = topic, l.d.Partition()%int32(n)
+	r.Topic, r.Partition, r.Context = topic, l.d.Partition()%int32(n), w.ends.next()
 	w.cfg.Client.Produce(ctx, r, func(_ *kgo.Record, err error) { w.written(ctx, l, topic, err) })
 }
 
@@ -202,16 +244,21 @@ func (w *DeadLetters) written(ctx context.Context, l letter, topic string, err e
 		w.stats.Since, w.stats.Err = time.Time{}, nil
 		w.mu.Unlock()
 		l.d.Done()
+		w.poke()
 		return
 	}
 	l.tries++
 	wait := time.Duration(0)
+	l.changed = true
 	switch {
+	case errors.Is(err, kerr.MessageTooLarge) && !l.alone:
+		l.alone = true
 	case errors.Is(err, kerr.MessageTooLarge) && l.cut < cutPointer:
 		l.cut++ // at once, with less
 	case errors.Is(err, kerr.InvalidTimestamp) && !l.now:
 		l.now = true
 	default:
+		l.changed = false
 		wait = w.cfg.Wait.Delay(l.tries)
 		if ctx.Err() == nil {
 			w.cfg.Failed(topic, err, wait)
@@ -243,7 +290,7 @@ const (
 // build makes the record.
 func (w *DeadLetters) build(l letter) *kgo.Record {
 	src, c := l.d.Record(), l.d.Cause
-	r := &kgo.Record{Key: src.Key, Value: src.Value, Timestamp: src.Timestamp}
+	r := &kgo.Record{Key: src.Key, Value: src.Value, Timestamp: sane(src.Timestamp)}
 	if l.now {
 		r.Timestamp = time.Time{}
 	}
