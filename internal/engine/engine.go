@@ -154,9 +154,6 @@ func New(cfg Config) (*Engine, error) {
 		if c.sink != nil && cfg.Outbox == nil {
 			return nil, fmt.Errorf("engine: component %q is a sink, but there is no outbox", c.spec.Name)
 		}
-		if c.sink != nil && len(c.ports[0].edges) > 0 {
-			return nil, fmt.Errorf("engine: component %q subscribes to %q, a sink: what that emits on its default stream goes to Kafka only", c.ports[0].edges[0].to.spec.Name, c.spec.Name)
-		}
 		c.makeTasks()
 	}
 	return e, nil

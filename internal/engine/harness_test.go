@@ -35,7 +35,7 @@ type feed struct {
 	stopped bool
 	woken   bool
 	endless bool // ends at a stop only
-	hold    int // records left to hand out before more() is called; -1: no limit
+	hold    int  // records left to hand out before more() is called; -1: no limit
 	signal  chan struct{}
 }
 
@@ -269,6 +269,7 @@ func (e *env) run() *env {
 func run(t *testing.T, top *killick.Topology, opts ...option) (e *env) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { e = build(t, top, opts...).run() })
+	e.t = t
 	return e
 }
 
@@ -285,6 +286,7 @@ func during(t *testing.T, top *killick.Topology, f func(e *env), opts ...option)
 		f(e)
 		<-e.done
 	})
+	e.t = t
 	return e
 }
 

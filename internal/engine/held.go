@@ -245,19 +245,19 @@ func (h *held) send() error {
 	loose := h.loose
 	h.loose, h.sent = nil, len(h.outs)+len(loose)
 	h.mu.Unlock()
-	if len(h.outs) > 0 || len(loose) > 0 || c.sink != nil {
+	ems := make([]core.Emit[killick.Message], 0, len(h.outs)+len(loose))
+	for i := range h.outs {
+		ems = append(ems, h.outs[i].em)
+	}
+	ems = append(ems, loose...)
+	if c.sink != nil {
+		return c.write(&h.item, ems, nil, h)
+	}
+	if len(ems) > 0 {
 		if !c.lateBegin() {
 			return errStopped
 		}
 		defer c.lateEnd()
-		ems := make([]core.Emit[killick.Message], 0, len(h.outs)+len(loose))
-		for i := range h.outs {
-			ems = append(ems, h.outs[i].em)
-		}
-		ems = append(ems, loose...)
-		if c.sink != nil {
-			return c.write(&h.item, ems, nil, h)
-		}
 		if err := c.lateOut.emit(c.ports, &h.item, ems, 0, h.fix()); err != nil {
 			return err
 		}

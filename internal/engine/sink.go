@@ -9,10 +9,9 @@ import (
 	"github.com/killick-io/killick/internal/rules"
 )
 
-// write hands what a sink has emitted on its default stream to the outbox, and routes what it
-// has emitted on others. The edge of its input, in, ends when all of it is durable; a
-// record-level error is a failed try. x is the execution, or h the held tuple whose outs they
-// are. On an error nothing has left.
+// write hands what a sink has emitted to the outbox; it has the default stream only. The edge of
+// its input, in, ends when all of it is durable; a record-level error is a failed try. x is the
+// execution, or h the held tuple whose outs they are. On an error nothing has left.
 func (c *component) write(in *item, outs []core.Emit[killick.Message], x *exec, h *held) error {
 	topic := c.sink.Topic
 	if c.sink.TopicOf != nil {
@@ -25,9 +24,6 @@ func (c *component) write(in *item, outs []core.Emit[killick.Message], x *exec, 
 	w := &written{c: c, h: h}
 	ready := make([]Output, 0, len(outs))
 	for k := range outs {
-		if outs[k].Stream != 0 {
-			continue
-		}
 		if topic == "" {
 			return killick.Permanent(fmt.Errorf("killick: the sink %q has no topic for the tuple: TopicOf returned \"\"", c.spec.Name))
 		}
@@ -37,19 +33,16 @@ func (c *component) write(in *item, outs []core.Emit[killick.Message], x *exec, 
 		}
 		ready = append(ready, o)
 	}
-	// The default stream has no subscribers; its messages are checked and counted here.
 	if h != nil {
-		if err := c.lateOut.emit(c.ports, in, outs, 0, h.fix()); err != nil {
-			return err
-		}
-		c.lateOut.flush()
 		w.en = &h.entry
 	} else {
-		if err := x.out.emit(c.ports, in, outs, 0, nil); err != nil {
-			return err
-		}
-		x.out.flush()    // before the input's edge ends
 		w.en = x.entry() // the edge is w's from here on
+	}
+	c.ports[0].count.add(int64(len(outs)))
+	if tell := c.e.cfg.Emitted; tell != nil {
+		for k := range outs {
+			tell(c.spec.Name, "", outs[k].M)
+		}
 	}
 	w.left.Store(int64(len(ready)) + 1)
 	for k := range ready {
