@@ -258,3 +258,16 @@ func TestBatchAlone(t *testing.T) {
 		}
 	})
 }
+
+// A panic of f fails the tuples with what it said, and is then whoever called the bolt's to
+// report.
+func TestBatchPanic(t *testing.T) {
+	b := bolt.Batch(1, time.Minute, func(context.Context, []*killick.Held) error { panic("out of rows") })()
+	r, err := testenv.Execute(t.Context(), b, killick.Message{})
+	if err == nil || !strings.Contains(err.Error(), "panic: out of rows") {
+		t.Errorf("the panic is lost: %v", err)
+	}
+	if ended, err := r.Verdict(); !ended || err == nil || err.Error() != "bolt: the batch function panicked: out of rows" {
+		t.Errorf("verdict %v, %v", ended, err)
+	}
+}
