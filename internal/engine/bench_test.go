@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"io"
+	"strconv"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,6 +94,24 @@ func read(_ context.Context, in *killick.Tuple, _ killick.Emitter) error {
 	return nil
 }
 
+// cpuTime returns the user and system time of the process: on a shared machine it says more than
+// the clock.
+func cpuTime(b testing.TB) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// bench runs a topology over b.N records.
+func bench(b *testing.B, build func(t *killick.Topology)) {
+	b.ReportAllocs()
+	began := cpuTime(b)
+	benchTopology(b, b.N, build)
+	b.ReportMetric(float64(cpuTime(b)-began)/float64(b.N), "cpu-ns/op")
+}
+
 func benchTopology(b testing.TB, n int, build func(t *killick.Topology)) {
 	t := killick.New("bench")
 	t.Spout("in", spout.Kafka("in"))
@@ -111,14 +131,12 @@ func benchTopology(b testing.TB, n int, build func(t *killick.Topology)) {
 
 // BenchmarkFused is what the engine adds per record when one bolt runs on the dispatcher.
 func BenchmarkFused(b *testing.B) {
-	b.ReportAllocs()
-	benchTopology(b, b.N, func(t *killick.Topology) { t.Bolt("read", bolt.Func(read)).Shuffle("in") })
+	bench(b, func(t *killick.Topology) { t.Bolt("read", bolt.Func(read)).Shuffle("in") })
 }
 
 // BenchmarkFused3 is three bolts in a row on the dispatcher.
 func BenchmarkFused3(b *testing.B) {
-	b.ReportAllocs()
-	benchTopology(b, b.N, func(t *killick.Topology) {
+	bench(b, func(t *killick.Topology) {
 		t.Bolt("a", bolt.Func(pass)).Shuffle("in")
 		t.Bolt("b", bolt.Func(pass)).Shuffle("a")
 		t.Bolt("read", bolt.Func(read)).Shuffle("b")
@@ -127,17 +145,78 @@ func BenchmarkFused3(b *testing.B) {
 
 // BenchmarkHop is one hand-over to two tasks.
 func BenchmarkHop(b *testing.B) {
-	b.ReportAllocs()
-	benchTopology(b, b.N, func(t *killick.Topology) { t.Bolt("read", bolt.Func(read)).Tasks(2).Shuffle("in") })
+	bench(b, func(t *killick.Topology) { t.Bolt("read", bolt.Func(read)).Tasks(2).Shuffle("in") })
 }
 
 // BenchmarkHold holds each tuple and acks it at once.
 func BenchmarkHold(b *testing.B) {
-	b.ReportAllocs()
-	benchTopology(b, b.N, func(t *killick.Topology) {
+	bench(b, func(t *killick.Topology) {
 		t.Bolt("hold", bolt.Func(func(_ context.Context, _ *killick.Tuple, out killick.Emitter) error {
 			out.Hold().Ack()
 			return nil
 		})).Shuffle("in")
 	})
+}
+
+// BenchmarkTreeSize is P8: the cost of an edge in trees of 1 to 10,000 edges, one hand-over each.
+func BenchmarkTreeSize(b *testing.B) {
+	for _, leaves := range []int{1, 10, 100, 1000, 10_000} {
+		b.Run(strconv.Itoa(leaves), func(b *testing.B) {
+			b.ReportAllocs()
+			began := cpuTime(b)
+			benchTopology(b, max(1, b.N/leaves), func(t *killick.Topology) {
+				t.Bolt("split", bolt.Func(func(_ context.Context, in *killick.Tuple, out killick.Emitter) error {
+					for range leaves {
+						out.Emit(killick.Message{Bytes: in.Bytes()})
+					}
+					return nil
+				})).Shuffle("in")
+				t.Bolt("leaf", bolt.Func(read)).Tasks(2).Shuffle("split")
+			})
+			b.ReportMetric(float64(cpuTime(b)-began)/float64(max(1, b.N/leaves)*leaves), "cpu-ns/edge")
+		})
+	}
+}
+
+// BenchmarkPending is P9: the cost of a tree that is one of 1,000 to 1,000,000 pending ones. Each
+// is held till as many others are, and acked in order.
+func BenchmarkPending(b *testing.B) {
+	for _, pending := range []int{1000, 10_000, 100_000, 1_000_000} {
+		b.Run(strconv.Itoa(pending), func(b *testing.B) {
+			n := max(b.N, 2*pending)
+			ring := make([]*killick.Held, pending)
+			i := 0
+			t := killick.New("bench")
+			t.Spout("in", spout.Kafka("in")).Pending(2*pending, 1<<40)
+			t.Bolt("hold", bolt.Func(func(_ context.Context, _ *killick.Tuple, out killick.Emitter) error {
+				if h := ring[i%pending]; h != nil {
+					h.Ack()
+				}
+				ring[i%pending] = out.Hold()
+				if i++; i == n {
+					for _, h := range ring {
+						h.Settle(nil)
+					}
+				}
+				return nil
+			})).Timeout(time.Hour).Shuffle("in")
+			spec, err := t.Spec()
+			if err != nil {
+				b.Fatal(err)
+			}
+			f := newBenchFeed(n)
+			f.limit = int64(2 * pending)
+			e, err := New(Config{Spec: spec, Feeds: map[string]Feed{"in": f}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			began := cpuTime(b)
+			b.ResetTimer()
+			if err := e.Run(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(cpuTime(b)-began)/float64(n), "cpu-ns/tree")
+			b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(n), "ns/tree")
+		})
+	}
 }

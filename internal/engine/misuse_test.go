@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -396,7 +397,11 @@ type keeper struct {
 }
 
 func show(in *killick.Tuple) string {
-	return fmt.Sprintf("%q %q %q %s %v %d", in.Key(), in.Bytes(), in.Headers(), in.ID(), in.Time().UnixMilli(), in.Attempt())
+	s := in.ID() + "|" + string(in.Key()) + "|" + string(in.Bytes())
+	for _, h := range in.Headers() {
+		s += "|" + h.Key + "|" + string(h.Value)
+	}
+	return s + "|" + strconv.FormatInt(in.Time().UnixMilli(), 10) + "|" + strconv.Itoa(in.Attempt())
 }
 
 func (k *keeper) check(t *testing.T) {
