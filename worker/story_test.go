@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -222,6 +223,33 @@ func (r *running) ready(name string) (ok bool, text string) {
 		}
 	}
 	return false, "no such check"
+}
+
+// metric adds up the values of a metric, over its labels; of those given, as "name=value", only.
+func (r *running) metric(name string, labels ...string) (sum float64) {
+	r.s.Helper()
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(r.Collector())
+	all, err := reg.Gather()
+	if err != nil {
+		r.s.Fatal(err)
+	}
+	for _, f := range all {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			have := map[string]bool{}
+			for _, l := range m.GetLabel() {
+				have[l.GetName()+"="+l.GetValue()] = true
+			}
+			if slices.ContainsFunc(labels, func(l string) bool { return !have[l] }) {
+				continue
+			}
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
 }
 
 // tally counts executions by value, and keeps their order.

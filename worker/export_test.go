@@ -1,0 +1,6 @@
+package worker
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Collector is what /metrics shows of a worker, for tests in virtual time, where nothing listens.
+func (w *Worker) Collector() prometheus.Collector { return newCollector(w) }
