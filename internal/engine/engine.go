@@ -269,6 +269,9 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // quiet reports whether no task has anything to do.
 func (e *Engine) quiet() bool {
+	if !e.Ready() {
+		return false // and what a task has made in prepare must not be looked at yet
+	}
 	if e.delays.waiting() > 0 {
 		return false
 	}
