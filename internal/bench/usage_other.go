@@ -1,0 +1,13 @@
+//go:build !unix
+
+package main
+
+import (
+	"errors"
+	"time"
+)
+
+// cpuTime needs getrusage.
+func cpuTime() (time.Duration, error) {
+	return 0, errors.New("bench: processor time can be measured on Unix only")
+}
