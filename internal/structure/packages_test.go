@@ -2,6 +2,7 @@ package structure
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +47,61 @@ func TestPackagesAreTested(t *testing.T) {
 		has := len(p.TestGoFiles)+len(p.XTestGoFiles) > 0
 		if why, ok := untested[p.short()]; has == ok {
 			t.Errorf("package %s: has tests: %v, but excused: %v %s", p.short(), has, ok, why)
+		}
+	}
+}
+
+// TestDirect: the modules that go.mod requires directly are those that the code and its tests
+// import, and the tools. This is the part of TestTidy that needs no network.
+func TestDirect(t *testing.T) {
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+		Tool []struct{ Path string }
+	}
+	cmd := exec.Command("go", "mod", "edit", "-json")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &mod)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	imported := map[string]string{} // import path -> a file that has it
+	for _, f := range goFiles(t) {
+		for _, imp := range f.ast.Imports {
+			if p := strings.Trim(imp.Path.Value, `"`); !std(p) && !own(p) {
+				imported[p] = f.path
+			}
+		}
+	}
+	for _, tool := range mod.Tool {
+		imported[tool.Path] = "a tool directive"
+	}
+	used := map[string]string{} // module -> a file that imports of it
+	for p, file := range imported {
+		best := ""
+		for _, r := range mod.Require {
+			if (p == r.Path || strings.HasPrefix(p, r.Path+"/")) && len(r.Path) > len(best) {
+				best = r.Path
+			}
+		}
+		if best == "" {
+			t.Errorf("%s imports %s, of which go.mod has no module", file, p)
+		}
+		if file != "a tool directive" { // its module may be marked indirect
+			used[best] = file
+		}
+	}
+	for _, r := range mod.Require {
+		switch file, ok := used[r.Path]; {
+		case ok && r.Indirect:
+			t.Errorf("go.mod marks %s as indirect, but %s imports it: run go mod tidy", r.Path, file)
+		case !ok && !r.Indirect:
+			t.Errorf("go.mod requires %s, which nothing imports: run go mod tidy", r.Path)
 		}
 	}
 }
