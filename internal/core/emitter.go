@@ -16,6 +16,7 @@ type Execution[M any] struct {
 	Streams []string // declared streams; index 0 is the default stream if declared
 	Any     bool     // any stream is taken, and noted in Streams: for tests of one bolt
 	Out     []Emit[M]
+	top     int   // what is behind Out and below it has not been cleared
 	Bytes   int   // of Out
 	Bad     error // the first misuse that fails the input
 	Held    bool  // Hold was called in the execution in progress
@@ -49,10 +50,16 @@ func (x *Execution[M]) Current() Emitter[M] { return Emitter[M]{x: x, word: x.wo
 // End ends the execution in progress: later uses of its emitter are misuse.
 func (x *Execution[M]) End() { x.word++ }
 
-// Reset drops the outputs.
+// Reset drops the outputs. They stay in memory till others overwrite them, or Clear.
 func (x *Execution[M]) Reset() {
-	clear(x.Out)
+	x.top = max(x.top, len(x.Out))
 	x.Out, x.Bytes, x.Bad, x.Held = x.Out[:0], 0, nil, false
+}
+
+// Clear lets go of what Reset has dropped. It is called once for many executions.
+func (x *Execution[M]) Clear() {
+	clear(x.Out[:x.top])
+	x.top = 0
 }
 
 // Emitter is the body of killick.Emitter: a value with a check word.

@@ -191,6 +191,8 @@ func (d *dispatcher) fuse(t *task, f *frame) int {
 		}
 	}
 	d.r.leave(prev)
+	x.ex.Clear()
+	x.src = item{}
 	return next
 }
 

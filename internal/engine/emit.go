@@ -27,7 +27,7 @@ func (o *router) emit(ports []*port, in *item, outs []core.Emit[killick.Message]
 	for k := range outs {
 		out := &outs[k]
 		p := ports[out.Stream]
-		p.count.add(1)
+		o.emitted[out.Stream]++
 		if tell := o.e.cfg.Emitted; tell != nil {
 			tell(p.Component, p.Stream, out.M)
 		}
@@ -132,6 +132,12 @@ func (o *router) deliver(ed *edge, it *item, picks []int) {
 
 // flush sends what waits.
 func (o *router) flush() {
+	for i, n := range o.emitted {
+		if n > 0 {
+			o.c.ports[i].count.add(n)
+			o.emitted[i] = 0
+		}
+	}
 	for i := range o.targets {
 		if o.targets[i].b != nil {
 			o.send(&o.targets[i])

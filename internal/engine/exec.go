@@ -83,6 +83,7 @@ func (x *exec) run(b *batch, from int, f *frame, r *runner, inline bool) (next i
 		}
 	}
 	r.leave(prev)
+	x.ex.Clear()
 	return next
 }
 
@@ -167,6 +168,7 @@ func (x *exec) records(f *frame, i int) (next int, pulse bool) {
 	x.it = nil
 	c, to := f.run.Chunk, f.run.To
 	port := &f.d.ports[0].Port
+	x.src = item{port: f.d.ports[0], chunk: c, tries: 1, replays: int32(f.attempt - 1)}
 	t := x.fresh()
 	t.Fill(nil, port, c, next, nil, f.attempt)
 	for ; next < to; next++ {
@@ -275,9 +277,13 @@ func (x *exec) input() *item {
 		return x.it
 	}
 	f := x.out.frame
-	x.src = item{rec: f.run.Chunk.Record(x.index), port: f.d.ports[0], chunk: f.run.Chunk, i: int32(x.index), tries: 1, replays: int32(f.attempt - 1)}
-	f.value(x.index, &x.src)
-	return &x.src
+	in := &x.src // records has set what all records of the frame share
+	in.rec, in.i, in.anchors, in.edge = f.run.Chunk.Record(x.index), int32(x.index), ack.Anchors{}, false
+	if f.vals != nil {
+		in.val, in.typed = nil, false
+		f.value(x.index, in)
+	}
+	return in
 }
 
 // value gives it the i-th record's value, if there is one.

@@ -29,6 +29,7 @@ func (x *exec) hook(r *runner, name string, f func(context.Context) error) {
 		err = x.out.emit(x.c.ports, &in, x.ex.Out, 0, nil)
 	}
 	x.ex.Reset()
+	x.ex.Clear()
 	r.leave(prev)
 	x.out.flush()
 	if err != nil && x.e.hard.Err() == nil {

@@ -20,6 +20,7 @@ type router struct {
 	counts  []int      // of picks, per edge
 	ready   []item     // outputs that were checked ahead; what is behind the length is zero
 	scratch []int
+	emitted []int64 // per port, since the last flush
 }
 
 type target struct {
@@ -42,7 +43,11 @@ type state struct {
 }
 
 func newRouter(e *Engine, c *component, inline bool) *router {
-	return &router{e: e, c: c, inline: inline}
+	o := &router{e: e, c: c, inline: inline}
+	if c != nil {
+		o.emitted = make([]int64, len(c.ports))
+	}
+	return o
 }
 
 // lay lays out the targets, which are filled on first use: tasks are made later. It numbers the
@@ -72,9 +77,6 @@ func (o *router) target(ed *edge, i int) *target {
 // keyTask returns the task of a key. The hash is FNV-1a, so that the same key has the same
 // task in every process and run.
 func keyTask(key []byte, n int) int {
-	if n == 1 {
-		return 0
-	}
 	return int(fnv(key, 14695981039346656037) % uint64(n))
 }
 
@@ -92,6 +94,9 @@ func fnv(key []byte, h uint64) uint64 {
 // one without user code. c may be nil.
 func (o *router) pick(ed *edge, key []byte, c Chunk) int {
 	n := ed.to.spec.Tasks
+	if n == 1 {
+		return 0
+	}
 	switch ed.grouping {
 	case killick.ShuffleGrouping, killick.LocalGrouping:
 		st := &o.states[ed.index]
@@ -121,13 +126,9 @@ func (o *router) pick(ed *edge, key []byte, c Chunk) int {
 	return 0 // global
 }
 
-// twoTasks returns the two tasks of a key under partial-key grouping: different ones, if there
-// are two.
+// twoTasks returns the two tasks of a key under partial-key grouping: different ones. n > 1.
 func twoTasks(key []byte, n int) (a, b int) {
 	a = keyTask(key, n)
-	if n == 1 {
-		return a, a
-	}
 	b = int(fnv(key, 0x84222325cbf29ce4) % uint64(n-1))
 	if b >= a {
 		b++
