@@ -75,7 +75,7 @@ func (l *Ledger) Deliver(offs []int64) (*Chunk, error) {
 	}
 	prev := l.next - 1 // next is never negative
 	for i, o := range offs {
-		if o <= prev {
+		if o <= prev || o != prev+1 && !rules.GapsAreNoRecords {
 			return nil, l.rewind(offs, i, prev+1)
 		}
 		prev = o
@@ -84,9 +84,6 @@ func (l *Ledger) Deliver(offs []int64) (*Chunk, error) {
 		return nil, fmt.Errorf("%w: record %d of %d has offset %d, which has no next offset", ErrRange, len(offs), len(offs), prev)
 	}
 
-	if offs[0] != l.next && !rules.GapsAreNoRecords {
-		return &Chunk{l: l, head: none}, nil
-	}
 	c := newChunk(l, offs)
 	if l.next < l.oldNext {
 		l.recall(c)

@@ -119,9 +119,6 @@ func NewDeadLetters(cfg DeadLetterConfig) *DeadLetters {
 
 // Put takes d over. It does not block.
 func (w *DeadLetters) Put(d partition.Dead) {
-	if !rules.DeadLetterBeforeEnd {
-		d.Done()
-	}
 	w.push(letter{d: d, at: time.Now()})
 }
 
@@ -236,7 +233,7 @@ func (w *DeadLetters) write(ctx context.Context, l letter) {
 
 // written ends the root, or plans the next try. It runs on the client's goroutine, too.
 func (w *DeadLetters) written(ctx context.Context, l letter, topic string, err error) {
-	if err == nil {
+	if err == nil || !rules.DeadLetterBeforeEnd {
 		w.mu.Lock()
 		w.flying--
 		w.stats.Written++
