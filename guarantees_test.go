@@ -284,7 +284,7 @@ func TestG1SinksWaitForDurable(t *testing.T) {
 func TestG1DeadLetterFirst(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.produce("in", 0, 10)
-		down := w.b.Fail(kmsg.Produce, kerr.NotEnoughReplicas, -1)
+		down := w.b.Fail(kmsg.Produce, kerr.TopicAuthorizationFailed, -1)
 		r := w.start(one(func(_ context.Context, in *killick.Tuple, _ killick.Emitter) error {
 			if origin(in).Offset == 4 {
 				return killick.Permanent(errors.New("never"))

@@ -30,7 +30,7 @@ type world struct {
 }
 
 // patience bounds every wait, in virtual time.
-const patience = 5 * time.Minute
+const patience = 2 * time.Minute
 
 // inWorld runs f in virtual time.
 func inWorld(t *testing.T, f func(w *world), opts ...embedded.Option) {

@@ -1,0 +1,40 @@
+package main
+
+// mutant is a rule, and the test that must notice when it is broken.
+type mutant struct {
+	rule      string // a name in internal/rules/rules.go
+	guarantee string // that rests on it; see README.md
+	pkg       string // folder of the test
+	test      string
+	short     bool // runs in make test
+}
+
+// table has every rule once.
+var table = []mutant{
+	{"FirstVerdictWins", "G3", ".", "TestG3OneOutcome", true},
+	{"OutputsBeforeEnd", "G1", ".", "TestG1NoEarlyCommit", true},
+	{"DeadTreesEndLast", "G1", ".", "TestG1NoEarlyCommit", false},
+	{"ClosedEpochsEnd", "G3", "./ack", "TestClosedEpoch", false},
+	{"JoinsAnchorAll", "G1", ".", "TestG1JoinsHoldAllRoots", false},
+	{"HeldIsOwn", "G3", ".", "TestG3HeldIsOwn", false},
+	{"FailedTriesLeaveNothing", "G5", ".", "TestG5FailedTriesLeaveNothing", true},
+
+	{"PanicsAreFailedTries", "G4", ".", "TestG4Poison", false},
+	{"TriesAreBounded", "G4", ".", "TestG4Poison", true},
+	{"RetriesExempt", "G4", ".", "TestG4RetryInFullWindow", true},
+	{"WaitsAreNotUserTime", "G4", ".", "TestG4QueuesAreNotUserTime", false},
+
+	{"SinksWaitForDurable", "G1", ".", "TestG1SinksWaitForDurable", true},
+	{"DeadLetterBeforeEnd", "G1", ".", "TestG1DeadLetterFirst", true},
+
+	{"CommitsTheFloor", "G1", ".", "TestG1NoEarlyCommit", true},
+	{"GapsAreNoRecords", "G4", ".", "TestG4CompactedLog", true},
+	{"ControlRecordsCount", "G4", ".", "TestG4TransactionMarkers", true},
+	{"TailsAreAsked", "G4", ".", "TestG4CompactedTail", false},
+	{"MapIsUsed", "G5", ".", "TestG5HardStop", true},
+	{"MapBaseIsCompared", "G5", ".", "TestG5OffsetsSetBack", false},
+	{"LatestIsCommittedFirst", "G1", ".", "TestG1LatestIsCommittedFirst", true},
+	{"LeaseIsRenewed", "G4", ".", "TestG4LeaseIsRenewed", true},
+	{"CodesAreLookedAt", "G4", ".", "TestG4CommitsGoOn", false},
+	{"DrainBeforeLastCommit", "G5", ".", "TestG5CleanStop", true},
+}
