@@ -71,7 +71,10 @@ func (w *world) root(*rapid.T) {
 		}
 	}
 	o := &owned{twin: twin{edges: map[int]bool{}, epoch: e}}
-	o.Start(w.epochs[e], o, 1)
+	o.Start(&ack.Home{Epoch: w.epochs[e], Owner: o}, len(w.trees), e, 1)
+	if o.Index() != len(w.trees) || o.Attempt() != e || o.Owner() != ack.Owner(o) {
+		w.t.Fatal("a tree forgot its root")
+	}
 	w.trees = append(w.trees, o)
 	w.edge++
 	o.twin.edges[w.edge] = true

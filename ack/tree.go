@@ -75,24 +75,37 @@ func (e *Epoch) Close() { e.closed.Store(true) }
 // Closed reports whether the epoch is over.
 func (e *Epoch) Closed() bool { return e.closed.Load() }
 
-// Tree counts the open edges of one attempt of one root. It is embedded in the root
-// and must not be copied or reused: a late verdict would hit another root.
+// Home is what the trees of one chunk of roots share.
+type Home struct {
+	Epoch *Epoch
+	Owner Owner
+}
+
+// Tree counts the open edges of one attempt of one root. It must not be copied or reused: a late
+// verdict would hit another root. It is small, since there is one per pending root: 32 bytes.
 // All methods may be called from any goroutine.
 type Tree struct {
 	// open counts edges that have not ended. Invariant: > 0 from Start until the
 	// tree ends, 0 ever after; Open is called only by someone who holds an open edge.
 	open atomic.Int64
 	// fate is the first failure. Set once, never cleared.
-	fate  atomic.Pointer[Cause]
-	epoch *Epoch
-	owner Owner
+	fate           atomic.Pointer[Cause]
+	home           *Home
+	index, attempt int32 // the owner's
 }
 
-// Start makes t a tree with n open edges. It must be called before t is shared.
-func (t *Tree) Start(e *Epoch, owner Owner, n int) {
-	t.epoch, t.owner = e, owner
+// Start makes t a tree with n open edges. index and attempt tell its owner which root it is,
+// and are of no concern to t. It must be called before t is shared.
+func (t *Tree) Start(h *Home, index, attempt, n int) {
+	t.home, t.index, t.attempt = h, int32(index), int32(attempt)
 	t.open.Store(int64(n))
 }
+
+// Index returns what Start was given.
+func (t *Tree) Index() int { return int(t.index) }
+
+// Attempt returns what Start was given.
+func (t *Tree) Attempt() int { return int(t.attempt) }
 
 // Open adds n edges. The caller holds an open edge of t, else the tree may have
 // ended: that is a broken invariant and panics.
@@ -119,7 +132,7 @@ func (t *Tree) EndN(n int) {
 func (t *Tree) Fail(c *Cause) {
 	first := t.fate.CompareAndSwap(nil, c)
 	if first && !rules.DeadTreesEndLast {
-		t.owner.TreeEnded(t, c)
+		t.home.Owner.TreeEnded(t, c)
 	}
 	t.drop(1)
 }
@@ -132,21 +145,21 @@ func (t *Tree) drop(n int64) {
 	if left < 0 {
 		panic("ack: more edges ended than were opened")
 	}
-	if t.epoch.Closed() && rules.ClosedEpochsEnd {
+	if t.home.Epoch.Closed() && rules.ClosedEpochsEnd {
 		return
 	}
-	t.owner.TreeEnded(t, t.fate.Load())
+	t.home.Owner.TreeEnded(t, t.fate.Load())
 }
 
 // Live reports whether tuples of t should still run: neither dead, nor to be
 // replayed, nor gone.
-func (t *Tree) Live() bool { return t.fate.Load() == nil && !t.epoch.Closed() }
+func (t *Tree) Live() bool { return t.fate.Load() == nil && !t.home.Epoch.Closed() }
 
 // Gone reports whether the tree's epoch is closed.
-func (t *Tree) Gone() bool { return t.epoch.Closed() }
+func (t *Tree) Gone() bool { return t.home.Epoch.Closed() }
 
 // Owner returns who is told how the tree ended.
-func (t *Tree) Owner() Owner { return t.owner }
+func (t *Tree) Owner() Owner { return t.home.Owner }
 
 // Pending returns the number of open edges.
 func (t *Tree) Pending() int { return int(t.open.Load()) }

@@ -23,7 +23,7 @@ func (o *told) TreeEnded(_ *ack.Tree, c *ack.Cause) {
 
 func start(n int) *told {
 	o := &told{}
-	o.Start(new(ack.Epoch), o, n)
+	o.Start(&ack.Home{Epoch: new(ack.Epoch), Owner: o}, 0, 1, n)
 	return o
 }
 
@@ -204,7 +204,7 @@ func TestBrokenInvariants(t *testing.T) {
 func TestClosedEpoch(t *testing.T) {
 	e := new(ack.Epoch)
 	o := &told{}
-	o.Start(e, o, 2)
+	o.Start(&ack.Home{Epoch: e, Owner: o}, 0, 1, 2)
 	o.End()
 	e.Close()
 	if o.Live() || !o.Gone() {

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/ack"
 	"github.com/killick-io/killick/bolt"
 	"github.com/killick-io/killick/internal/core"
 )
@@ -99,9 +100,9 @@ func TestAllocs(t *testing.T) {
 	}
 }
 
-// TestRootSize: a pending root costs at most 128 bytes beside its record and held tuples.
+// TestRootSize: a pending root costs at most 64 bytes beside its record and held tuples.
 func TestRootSize(t *testing.T) {
-	if n := unsafe.Sizeof(root{}) + unsafe.Sizeof((*root)(nil)); n > 128 {
+	if n := unsafe.Sizeof(ack.Tree{}) + unsafe.Sizeof((*ack.Tree)(nil)); n > 64 {
 		t.Errorf("a root takes %d bytes", n)
 	}
 	if n := unsafe.Sizeof(item{}); n > 192 {

@@ -16,15 +16,16 @@ import (
 // dispatcher starts the roots of one spout. Its goroutine runs the first bolt too, when that is
 // quick and alone.
 type dispatcher struct {
-	e     *Engine
-	spec  *killick.SpoutSpec
-	ports []*port // one
-	feed  Feed
-	out   *router
-	r     *runner
-	frame frame  // of the run in progress; reused
-	slab  []root // roots for new trees
-	stats spoutStats
+	e      *Engine
+	spec   *killick.SpoutSpec
+	ports  []*port // one
+	feed   Feed
+	out    *router
+	r      *runner
+	frame  frame      // of the run in progress; reused
+	slab   []ack.Tree // for new trees
+	source *source    // of the chunk that got a tree last
+	stats  spoutStats
 
 	wake chan struct{}
 	mu   sync.Mutex

@@ -117,7 +117,7 @@ func (c *component) giveUp(en *entry, ev Event, reason string, err error) {
 func (en *entry) park() {
 	en.item.anchors.Each(func(t *ack.Tree) {
 		if !t.Gone() {
-			t.Owner().(*root).park()
+			en.t.e.parked.add(t)
 		}
 	})
 }

@@ -15,8 +15,8 @@ type frame struct {
 	attempt int
 
 	// trees are by index - run.From. nil: none needed yet; &over: handed over whole.
-	trees []*root
-	over  root
+	trees []*ack.Tree
+	over  ack.Tree
 	// sole says that each record is one item, so that a tree can be handed over with it, if it
 	// has not been executed: no other item of the root will ask the frame for it, and there is
 	// no sync edge.
@@ -37,7 +37,7 @@ func (f *frame) reset(run Run, attempt int) {
 	f.run, f.attempt, f.hasDead, f.hasTree, f.sole = run, attempt, false, false, false
 	f.vals = nil
 	if cap(f.trees) < n {
-		f.trees = make([]*root, n)
+		f.trees = make([]*ack.Tree, n)
 	}
 	f.trees = f.trees[:n]
 	clear(f.trees)
@@ -50,11 +50,11 @@ func (f *frame) done() {
 	f.run, f.vals = Run{}, nil
 }
 
-// root returns the tree of the i-th root, making it with the sync edge open.
-func (f *frame) root(i int) *root {
+// tree returns the tree of the i-th root, making it with the sync edge open.
+func (f *frame) tree(i int) *ack.Tree {
 	k := i - f.run.From
 	if f.trees[k] == nil {
-		f.trees[k] = f.d.newRoot(f.run.Chunk, i, f.attempt)
+		f.trees[k] = f.d.newTree(f.run.Chunk, i, f.attempt)
 		f.hasTree = true
 	}
 	return f.trees[k]
@@ -68,12 +68,12 @@ func (f *frame) attach(it *item) {
 	it.edge = true
 	if it.anchors.None() {
 		if k := int(it.i) - f.run.From; f.sole && it.rec != nil && f.trees[k] == nil {
-			it.anchors = onRoot(f.d.newRoot(f.run.Chunk, int(it.i), f.attempt))
+			it.anchors = ack.On(f.d.newTree(f.run.Chunk, int(it.i), f.attempt))
 			f.trees[k] = &f.over
 			f.hasTree = true
 			return
 		}
-		it.anchors = onRoot(f.root(int(it.i)))
+		it.anchors = ack.On(f.tree(int(it.i)))
 	}
 	it.anchors.Open(1)
 }
@@ -84,8 +84,8 @@ func (f *frame) live(it *item) bool {
 	if !f.hasTree || it.loose || !it.anchors.None() {
 		return true
 	}
-	r := f.trees[int(it.i)-f.run.From]
-	return r == nil || r.Live()
+	t := f.trees[int(it.i)-f.run.From]
+	return t == nil || t.Live()
 }
 
 // skip says that the i-th record is not to be executed (any more).
@@ -105,14 +105,14 @@ func (f *frame) skip(i int) {
 // kill ends the i-th root dead with the run, or leaves it open if the policy is to stop.
 func (f *frame) kill(i int, c *ack.Cause) {
 	f.skip(i)
-	r := f.root(i)
-	r.Open(1)
+	t := f.tree(i)
+	t.Open(1)
 	if c.Policy == ack.Stop {
-		r.park()
+		f.d.e.parked.add(t)
 		f.d.e.stop(c.Component, c.Err, false)
 		return
 	}
-	r.Fail(c)
+	t.Fail(c)
 }
 
 // settle ends the synchronous calls of the roots [from, to): those without a tree have ended.
@@ -128,13 +128,13 @@ func (f *frame) settle(from, to int) {
 	if f.hasTree {
 		for i := from; i < to; i++ {
 			k := i - f.run.From
-			r := f.trees[k]
-			if r == nil {
+			t := f.trees[k]
+			if t == nil {
 				continue
 			}
 			end(i)
-			if r != &f.over {
-				r.End()
+			if t != &f.over {
+				t.End()
 			}
 			f.trees[k] = &f.over
 		}

@@ -7,100 +7,96 @@ import (
 	"github.com/killick-io/killick/ack"
 )
 
-// root is one attempt of a source record that needed a tree.
-type root struct {
-	ack.Tree
-	d       *dispatcher
-	chunk   Chunk
-	i       int32
-	attempt int32
-	parked  bool // a stop left a failed tuple of it where it was; guarded by the engine's parked.mu
+// source owns the trees of one chunk's roots: those that needed one.
+type source struct {
+	ack.Home
+	d     *dispatcher
+	chunk Chunk
 }
 
-func onRoot(r *root) ack.Anchors { return ack.On(&r.Tree) }
-
-// slabSize is how many roots are allocated at a time. A slab lives as long as any of its roots;
-// so does their chunk.
+// slabSize is how many trees are allocated at a time. A slab lives as long as any of its trees;
+// so do their chunks.
 const slabSize = 128
 
-// newRoot makes a tree with one open edge: that of the synchronous call, or of the item that
-// it is handed over with. Roots are never reused: a late verdict would hit another one.
-func (d *dispatcher) newRoot(c Chunk, i, attempt int) *root {
-	if len(d.slab) == 0 {
-		d.slab = make([]root, slabSize)
+// newTree makes a tree with one open edge: that of the synchronous call, or of the item that
+// it is handed over with. Trees are never reused: a late verdict would hit another root.
+func (d *dispatcher) newTree(c Chunk, i, attempt int) *ack.Tree {
+	if d.source == nil || d.source.chunk != c {
+		d.source = &source{d: d, chunk: c}
+		d.source.Home = ack.Home{Epoch: c.Epoch(), Owner: d.source}
 	}
-	r := &d.slab[0]
+	if len(d.slab) == 0 {
+		d.slab = make([]ack.Tree, slabSize)
+	}
+	t := &d.slab[0]
 	d.slab = d.slab[1:]
-	r.d, r.chunk, r.i, r.attempt = d, c, int32(i), int32(attempt)
-	r.Start(c.Epoch(), r, 1)
-	return r
+	t.Start(&d.source.Home, i, attempt, 1)
+	return t
 }
 
 // TreeEnded implements ack.Owner: it tells the feed, or plans the next attempt.
-func (r *root) TreeEnded(_ *ack.Tree, c *ack.Cause) {
-	d := r.d
+func (s *source) TreeEnded(t *ack.Tree, c *ack.Cause) {
+	d, i, attempt := s.d, t.Index(), t.Attempt()
 	if c == nil {
 		d.stats.acked.Add(1)
-		r.chunk.End(int(r.i), nil)
+		s.chunk.End(i, nil)
 		return
 	}
 	if c.Outcome == ack.Replayed {
-		if int(r.attempt) < c.Limit {
+		if attempt < c.Limit {
 			wait := time.Duration(0)
 			if c.Wait != nil {
-				wait = c.Wait(int(r.attempt))
+				wait = c.Wait(attempt)
 			}
 			if d.e.draining.Load() {
-				r.park() // the next start reads the record again
+				d.e.parked.add(t) // the next start reads the record again
 				return
 			}
 			d.stats.replayed.Add(1)
-			d.e.cfg.Observe(Event{Kind: RootReplayed, Component: c.Component, Task: c.Task, Attempt: int(r.attempt), Reason: c.Reason, Err: c.Err, Wait: wait})
-			d.e.delays.after(wait, func() { d.restart(r.chunk, int(r.i), int(r.attempt)+1) })
+			d.e.cfg.Observe(Event{Kind: RootReplayed, Component: c.Component, Task: c.Task, Attempt: attempt, Reason: c.Reason, Err: c.Err, Wait: wait})
+			d.e.delays.after(wait, func() { d.restart(s.chunk, i, attempt+1) })
 			return
 		}
 		dead := *c
-		dead.Outcome, dead.Attempts = ack.Dead, int(r.attempt)
+		dead.Outcome, dead.Attempts = ack.Dead, attempt
 		c = &dead
 		if c.Policy == ack.Stop {
-			r.park()
+			d.e.parked.add(t)
 			d.e.stop(c.Component, c.Err, false)
 			return
 		}
-		d.e.cfg.Observe(Event{Kind: TupleDead, Component: c.Component, Task: c.Task, Attempt: int(r.attempt), Reason: c.Reason, Err: c.Err})
+		d.e.cfg.Observe(Event{Kind: TupleDead, Component: c.Component, Task: c.Task, Attempt: attempt, Reason: c.Reason, Err: c.Err})
 	}
 	if c.Policy == ack.Skip {
 		d.stats.skipped.Add(1)
 	} else {
 		d.stats.dead.Add(1)
 	}
-	r.chunk.End(int(r.i), c)
+	s.chunk.End(i, c)
 }
 
-// park says that the root stays open until the worker stops.
-func (r *root) park() { r.d.e.parked.add(r) }
-
-// parked are the roots that a stop left open: waiting for them would be in vain.
+// parked are the trees that a stop left open: waiting for them would be in vain.
 type parked struct {
 	mu    sync.Mutex
-	roots []*root
+	trees map[*ack.Tree]struct{}
 }
 
-func (p *parked) add(r *root) {
+// add says that t stays open until the worker stops.
+func (p *parked) add(t *ack.Tree) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !r.parked {
-		r.parked = true
-		p.roots = append(p.roots, r)
+	if p.trees == nil {
+		p.trees = map[*ack.Tree]struct{}{}
 	}
+	p.trees[t] = struct{}{}
 }
 
 // open returns how many of them their feeds still count: those of a lost partition are gone.
 func (p *parked) open() (n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, r := range p.roots {
-		if !r.Gone() {
+	for t := range p.trees {
+		if !t.Gone() {
 			n++
 		}
 	}
