@@ -227,8 +227,11 @@ func (c *commits) collect() []item {
 				continue
 			}
 			c.r.mu.Lock()
-			id := c.r.topics[p.Topic].ID
+			id, suspect := c.r.topics[p.Topic].ID, c.r.suspects[p.Topic]
 			c.r.mu.Unlock()
+			if suspect {
+				continue
+			}
 			items = append(items, item{p, kafka.Position{Topic: p.Topic, TopicID: id, Partition: p.ID,
 				Offset: pos.Base, LeaderEpoch: -1, Metadata: text}})
 		}

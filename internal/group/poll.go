@@ -169,7 +169,7 @@ func (r *Reader) fetchError(topic string, id int32, err error) {
 	case errors.Is(err, kerr.FencedInstanceID):
 		r.stop(fmt.Errorf("group: another worker with the place %q has joined the group %q: %w", r.cfg.Consumer.InstanceID, r.cfg.Group, err))
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
-		r.drop(topic, err)
+		r.suspect(topic)
 	case errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
 		r.stop(fmt.Errorf("group: not allowed to read topic %q in group %q: %w", topic, r.cfg.Group, err))
 	case errors.As(err, &session):
@@ -199,6 +199,18 @@ func (r *Reader) halt(k partition.Key, why string) {
 	}
 	r.log.Error().Str("topic", k.Topic).Int32("partition", k.ID).Str("reason", why).Msg("the partition has stopped")
 	r.shut(k, "stopped")
+}
+
+// suspect says that a topic may have been deleted, and perhaps made anew: nothing is committed on it
+// until look has seen which. (A broker whose metadata lags says the same of a sound topic.)
+func (r *Reader) suspect(topic string) {
+	r.mu.Lock()
+	r.suspects[topic] = true
+	r.mu.Unlock()
+	select {
+	case r.lookNow <- struct{}{}:
+	default:
+	}
 }
 
 // recreated is drop from another goroutine than the poll loop.

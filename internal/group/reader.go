@@ -86,10 +86,14 @@ type Reader struct {
 	stopped map[partition.Key]string    // partitions that cannot go on, and why
 	bounds  map[kafka.Partition]kafka.Bounds
 	stats   Stats
+	// suspects are topics that may be other ones by now.
+	suspects map[string]bool
 
-	// missing and complained are tails' own: looks in a row that have missed a topic, and when a
-	// look that failed was logged last.
-	missing    map[string]int
+	lookNow chan struct{} // look before the interval is over
+
+	// missing and complained are tails' own: since when looks have missed a topic, and when a look
+	// that failed was logged last.
+	missing    map[string]time.Time
 	complained time.Time
 
 	// open is the poll loop's own; others see partitions through their feeds.
@@ -221,7 +225,8 @@ func New(cfg Config) (*Reader, error) {
 	}
 	r := &Reader{cfg: cfg, log: cfg.Log, posts: make(chan post), done: make(chan struct{}), open: map[partition.Key]*owned{},
 		topics: map[string]kafka.Topic{}, fetched: map[partition.Key]committed{}, stopped: map[partition.Key]string{},
-		bounds: map[kafka.Partition]kafka.Bounds{}, first: map[string]first{}, missing: map[string]int{}}
+		bounds: map[kafka.Partition]kafka.Bounds{}, first: map[string]first{}, missing: map[string]time.Time{},
+		suspects: map[string]bool{}, lookNow: make(chan struct{}, 1)}
 	r.commits.r = r
 	r.commits.acked = map[*partition.Partition]acked{}
 	r.commits.blocked = map[*partition.Partition]string{}

@@ -24,6 +24,7 @@ func (r *Reader) tails(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
+		case <-r.lookNow:
 		}
 		lctx, cancel := context.WithTimeout(ctx, lookTime)
 		r.look(lctx)
@@ -61,6 +62,9 @@ func (r *Reader) look(ctx context.Context) {
 			return
 		default:
 			delete(r.missing, name)
+			r.mu.Lock()
+			delete(r.suspects, name)
+			r.mu.Unlock()
 		}
 	}
 	bounds, err := r.admin.Bounds(ctx, slices.Sorted(maps.Keys(ts))...)
@@ -107,13 +111,17 @@ func (r *Reader) complain(ctx context.Context, err error) {
 	r.log.Warn().Err(err).Msg("the ends of the logs could not be read; lag is not known")
 }
 
-// vanishLooks is how many looks in a row must miss a topic: a broker that starts may not know all
-// of them yet.
-const vanishLooks = 3
+// vanishTime is how long a topic must be missing: a broker that starts may not know all of them yet.
+const vanishTime = 5 * time.Second
 
 // vanished stops the partitions of a topic that does not exist any more.
 func (r *Reader) vanished(topic string) {
-	if r.missing[topic]++; r.missing[topic] != vanishLooks {
+	since, ok := r.missing[topic]
+	if !ok {
+		r.missing[topic] = time.Now()
+		return
+	}
+	if time.Since(since) < vanishTime {
 		return
 	}
 	r.tell("vanished", func() {
