@@ -30,7 +30,8 @@ func allocs(t *testing.T, build func(t *killick.Topology)) (objects, bytes float
 }
 
 // TestAllocs: no allocation per tuple in the steady state, in line; a hand-over to another
-// goroutine allocates roots by the slab. Ticks and a varying number of batches make up the slack.
+// goroutine allocates roots by the slab. The slack is for what ticks and a
+// busy machine cost: a task that loses its processor counts as slow for a while.
 func TestAllocs(t *testing.T) {
 	if core.Race {
 		t.Skip("the race detector's fresh tuples allocate")
@@ -45,13 +46,13 @@ func TestAllocs(t *testing.T) {
 		most  float64
 		build func(t *killick.Topology)
 	}{
-		{"fused", 0.001, func(t *killick.Topology) { t.Bolt("read", bolt.Func(read)).Shuffle("in") }},
-		{"chain of three", 0.001, func(t *killick.Topology) {
+		{"fused", 0.01, func(t *killick.Topology) { t.Bolt("read", bolt.Func(read)).Shuffle("in") }},
+		{"chain of three", 0.01, func(t *killick.Topology) {
 			t.Bolt("a", bolt.Func(pass)).Shuffle("in")
 			t.Bolt("b", bolt.Func(pass)).Shuffle("a")
 			t.Bolt("read", bolt.Func(read)).Shuffle("b")
 		}},
-		{"chain of six", 0.001, func(t *killick.Topology) {
+		{"chain of six", 0.01, func(t *killick.Topology) {
 			t.Bolt("a", bolt.Func(pass)).Shuffle("in")
 			t.Bolt("b", bolt.Func(pass)).Shuffle("a")
 			t.Bolt("c", bolt.Func(pass)).Shuffle("b")
@@ -59,13 +60,13 @@ func TestAllocs(t *testing.T) {
 			t.Bolt("e", bolt.Func(pass)).Shuffle("d")
 			t.Bolt("read", bolt.Func(read)).Shuffle("e")
 		}},
-		{"diamond", 0.001, func(t *killick.Topology) {
+		{"diamond", 0.01, func(t *killick.Topology) {
 			t.Bolt("a", bolt.Func(two)).Shuffle("in")
 			t.Bolt("b", bolt.Func(pass)).Shuffle("a")
 			t.Bolt("c", bolt.Func(pass)).Fields("a", nil)
 			t.Bolt("read", bolt.Func(read)).Shuffle("b").Shuffle("c")
 		}},
-		{"custom and all", 0.001, func(t *killick.Topology) {
+		{"custom and all", 0.01, func(t *killick.Topology) {
 			t.Bolt("a", bolt.Func(pass)).Shuffle("in")
 			t.Bolt("b", bolt.Func(read)).Custom("a", func(dst []int, _ *killick.Tuple, _ int) []int { return append(dst, 0) })
 			t.Bolt("c", bolt.Func(read)).All("a")

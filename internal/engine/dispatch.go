@@ -83,6 +83,7 @@ func (d *dispatcher) loop() {
 	defer d.e.loops.Done()
 	defer intakeDone()
 	d.r = d.e.watch.runner()
+	d.r.label()
 	defer func() { d.e.exited(d.r, d.spec.Name) }()
 	defer d.e.watch.drop(d.r)
 	d.out.r, d.out.frame = d.r, &d.frame

@@ -155,6 +155,7 @@ func (t *task) release() { <-t.own }
 func (t *task) loop() {
 	defer t.e.loops.Done()
 	r := t.e.watch.runner()
+	r.label()
 	defer t.e.watch.drop(r)
 	defer func() { t.e.exited(r, t.c.spec.Name) }()
 	if !t.prepare() { // holds own
@@ -256,6 +257,7 @@ func (t *task) fly(en *entry) {
 	t.e.flights.Add(1)
 	go func() {
 		defer t.e.flights.Done()
+		x.r.label()
 		returned := false
 		defer func() {
 			if !returned {

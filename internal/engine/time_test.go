@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -67,7 +68,7 @@ func TestLateReturn(t *testing.T) {
 	if e.total("a") != 4 || e.total("leaf") != 2 {
 		t.Errorf("%d executions, %d leaves", e.total("a"), e.total("leaf"))
 	}
-	if evs := e.of(engine.TaskStuck); len(evs) != 2 || evs[0].Component != "a" {
+	if evs := e.of(engine.TaskStuck); len(evs) != 2 || evs[0].Component != "a" || !strings.Contains(string(evs[0].Stack), "engine_test.TestLateReturn.") {
 		t.Errorf("stuck: %+v", evs)
 	}
 }

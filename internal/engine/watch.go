@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"fmt"
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,14 +25,17 @@ type watch struct {
 
 	mu      sync.Mutex
 	runners map[*runner]struct{}
+	ids     uint64
 
 	quit, done chan struct{}
 }
 
 // runner is a goroutine that executes user code.
 type runner struct {
-	w    *watch
-	last uint64 // the tick of the last beat; the goroutine's own
+	w      *watch
+	id     uint64
+	labels context.Context // of the profiler; carry the id
+	last   uint64          // the tick of the last beat; the goroutine's own
 
 	// word is the tick of the last beat << 1, and the mark in the lowest bit.
 	word atomic.Uint64
@@ -58,10 +61,12 @@ func (w *watch) stop() {
 	<-w.done
 }
 
+// runner makes a runner, which label then puts on a goroutine.
 func (w *watch) runner() *runner {
-	r := &runner{w: w}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.ids++
+	r := &runner{w: w, id: w.ids, labels: runnerLabels(w.ids)}
 	w.runners[r] = struct{}{}
 	return r
 }
@@ -138,22 +143,29 @@ func (w *watch) loop() {
 		last := w.tick.Load()
 		now := max(last+1, w.clock())
 		w.tick.Store(now)
+		var found []stuck
 		w.mu.Lock()
 		for r := range w.runners {
-			w.look(r, now, now-last)
+			if x, age := w.look(r, now, now-last); x != nil {
+				found = append(found, stuck{r, x, age})
+			}
 		}
 		w.mu.Unlock()
+		for _, s := range found {
+			s.tell()
+		}
 		for _, c := range w.e.comps {
 			c.held.expire(now)
 		}
 	}
 }
 
-// look marks r when the execution in progress has taken too long.
-func (w *watch) look(r *runner, now, since uint64) {
+// look marks r when the execution in progress has taken too long. At twice that it returns it,
+// once.
+func (w *watch) look(r *runner, now, since uint64) (_ *exec, age time.Duration) {
 	x := r.cur.Load()
 	if x == nil {
-		return
+		return nil, 0
 	}
 	word := r.word.Load()
 	if word != r.seen {
@@ -163,10 +175,10 @@ func (w *watch) look(r *runner, now, since uint64) {
 		// User code may be in an Ack that waits for room downstream.
 		r.credit += since
 	}
-	age := time.Duration(now-word>>1-r.credit) * w.period
+	age = time.Duration(now-word>>1-r.credit) * w.period
 	limit := x.c.spec.Timeout
 	if age <= limit {
-		return
+		return nil, 0
 	}
 	cancel := *x.cancel.Load() // before the mark: the executor replaces it after
 	if word&1 == 0 && r.word.CompareAndSwap(word, word|1) {
@@ -176,7 +188,7 @@ func (w *watch) look(r *runner, now, since uint64) {
 	}
 	if age > 2*limit && !r.told {
 		r.told = true
-		w.e.cfg.Observe(Event{Kind: TaskStuck, Component: x.c.spec.Name, Task: x.t.index, Reason: "timeout",
-			Err: fmt.Errorf("user code has had one tuple for %v; its time-out is %v", age, limit)})
+		return x, age
 	}
+	return nil, 0
 }
