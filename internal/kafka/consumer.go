@@ -152,6 +152,9 @@ func (k Consumer) opts() []kgo.Opt {
 		kgo.FetchMaxBytes(k.FetchMaxBytes),
 		kgo.MaxDecompressBatchBytes(k.MaxDecompressBytes),
 		kgo.MetadataMaxAge(k.MetadataMaxAge),
+		// Decoding into used slabs costs less than new ones and their collection. Records
+		// that are not recycled are the collector's.
+		kgo.WithPools(new(slabs)),
 	}
 	if k.Pattern != "" {
 		opts = append(opts, kgo.ConsumeRegex(), kgo.ConsumeTopics(whole(k.Pattern)))

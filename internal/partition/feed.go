@@ -241,7 +241,7 @@ func (d Dead) Partition() int32 { return d.p.ID }
 func (d Dead) Offset() int64    { return d.c.c.Offset(d.i) }
 
 // Record is the root's record.
-func (d Dead) Record() *kgo.Record { return d.c.recs[d.i].r }
+func (d Dead) Record() *kgo.Record { return d.c.recs[d.i] }
 
 // Gone reports whether the partition was lost meanwhile: its next owner will decide anew.
 func (d Dead) Gone() bool { return d.p.epoch.Closed() }

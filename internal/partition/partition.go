@@ -57,7 +57,7 @@ func (p *Partition) Name() string { return fmt.Sprintf("%s/%d", p.Topic, p.ID) }
 // Deliver adds a polled batch. Control records move the position and are never tuples. It is
 // called by the poll goroutine only, and reports whether fetching should pause: the caller then
 // pauses it, and says so by Paused. An error means that the batch contradicts what was delivered
-// before.
+// before. Deliver takes recs over, and changes it.
 func (p *Partition) Deliver(recs []*kgo.Record) (pause bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +66,7 @@ func (p *Partition) Deliver(recs []*kgo.Record) (pause bool, err error) {
 	}
 	p.offs = p.offs[:0]
 	size := int64(0)
-	kept := make([]record, 0, len(recs))
+	kept := recs[:0]
 	after := int64(-1) // position behind the last record of any kind
 	for _, r := range recs {
 		if p.until >= 0 && r.Offset >= p.until {
@@ -79,7 +79,7 @@ func (p *Partition) Deliver(recs []*kgo.Record) (pause bool, err error) {
 		if r.Attrs.IsControl() {
 			continue
 		}
-		kept = append(kept, record{r})
+		kept = append(kept, r)
 		p.offs = append(p.offs, r.Offset)
 		size += sizeOf(r)
 	}
@@ -89,7 +89,7 @@ func (p *Partition) Deliver(recs []*kgo.Record) (pause bool, err error) {
 			return false, fmt.Errorf("%s at %d: %w", p.Name(), p.offs[0], err)
 		}
 		if lc.Open() > 0 {
-			c := &chunk{p: p, c: lc, recs: kept, bytes: size}
+			c := &chunk{p: p, c: lc, recs: kept, bytes: size, fresh: lc.Open() == lc.Len()}
 			p.queue = append(p.queue, c)
 			p.bytes += size
 		}
@@ -151,12 +151,14 @@ func (p *Partition) takeLocked(max int) (c *chunk, from, to int) {
 	for len(p.queue) > 0 {
 		c = p.queue[0]
 		from = p.cursor
-		for from < c.c.Len() && c.c.Ended(from) { // the completion map knew it
-			from++
-		}
-		to = from
-		for to < c.c.Len() && to-from < max && !c.c.Ended(to) {
-			to++
+		to = min(from+max, c.c.Len())
+		if !c.fresh {
+			for from < c.c.Len() && c.c.Ended(from) { // the completion map knew it
+				from++
+			}
+			for to = from; to < c.c.Len() && to-from < max && !c.c.Ended(to); {
+				to++
+			}
 		}
 		p.cursor = to
 		if to == c.c.Len() {
@@ -182,6 +184,7 @@ func (p *Partition) drainLocked() {
 	p.ends.Unlock()
 	for _, e := range list {
 		if e.c.c.End(e.i) {
+			e.c.recs[e.i].Recycle()
 			p.endedLocked(e.c, 1)
 		}
 	}
@@ -293,8 +296,14 @@ func (p *Partition) Status() Status {
 type chunk struct {
 	p     *Partition
 	c     *offsets.Chunk // guarded by p.mu
-	recs  []record       // dropped when all have ended
 	bytes int64
+	// recs are recycled one by one as their trees end, when no try can look at them any more; their
+	// keys and values are not. Dropped when all have ended. Those that are open when the
+	// assignment ends are never recycled: a try of theirs may still run.
+	recs []*kgo.Record
+	// fresh: no record had ended before it was delivered. Records are started in order, so what
+	// lies behind the cursor is open.
+	fresh bool
 }
 
 func (c *chunk) Origin(i int) core.Origin {
@@ -302,15 +311,22 @@ func (c *chunk) Origin(i int) core.Origin {
 }
 func (c *chunk) Partition() int32         { return c.p.ID }
 func (c *chunk) Epoch() *ack.Epoch        { return &c.p.epoch }
-func (c *chunk) Record(i int) core.Record { return &c.recs[i] }
+func (c *chunk) Record(i int) core.Record { return record{c.recs[i]} }
 
 func (c *chunk) EndRun(from, to int) {
 	p := c.p
 	p.mu.Lock()
 	full := p.started >= p.feed.pending
-	p.endedLocked(c, c.c.EndRun(from, to))
+	recs := c.recs
+	ended := c.c.EndRun(from, to)
+	p.endedLocked(c, ended)
 	resume := p.resumeLocked()
 	p.mu.Unlock()
+	if ended == to-from { // else one of them is not ours to recycle, or the assignment is over
+		for _, r := range recs[from:to] {
+			r.Recycle()
+		}
+	}
 	if resume {
 		p.feed.resume(p)
 	}
@@ -335,14 +351,15 @@ func (c *chunk) ended(i int) {
 	p.feed.poke()
 }
 
-// record is a fetched record as a core.Record.
+// record is a fetched record as a core.Record. A struct of one pointer becomes an interface without
+// an allocation.
 type record struct{ r *kgo.Record }
 
-func (r *record) Key() []byte     { return r.r.Key }
-func (r *record) Bytes() []byte   { return r.r.Value }
-func (r *record) Time() time.Time { return r.r.Timestamp }
+func (r record) Key() []byte     { return r.r.Key }
+func (r record) Bytes() []byte   { return r.r.Value }
+func (r record) Time() time.Time { return r.r.Timestamp }
 
-func (r *record) Headers() []core.Header {
+func (r record) Headers() []core.Header {
 	if len(r.r.Headers) == 0 {
 		return nil
 	}
