@@ -12,12 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Settings that all arms share.
-const (
-	fetchMaxBytes          = 8 << 20
-	fetchMaxPartitionBytes = 1 << 20
-	fetchMaxWait           = 50 * time.Millisecond
-)
+// fetchMaxWait is killick's default; all arms have it.
+const fetchMaxWait = 50 * time.Millisecond
 
 // bare is the loop that a user of franz-go would write. Like killick it reads committed data
 // only, sees control records, and ends at an offset of each partition.
@@ -33,7 +29,7 @@ func loop(ctx context.Context, m *meter, recycle bool, extra ...kgo.Opt) error {
 	cl, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(s.Addr), kgo.ConsumerGroup(s.Group), kgo.ConsumeTopics(topicOf(s.Size)), kgo.DisableAutoCommit(),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
-		kgo.FetchMaxBytes(fetchMaxBytes), kgo.FetchMaxPartitionBytes(fetchMaxPartitionBytes), kgo.FetchMaxWait(fetchMaxWait),
+		kgo.FetchMaxBytes(s.Fetch * partitions), kgo.FetchMaxPartitionBytes(s.Fetch), kgo.FetchMaxWait(fetchMaxWait),
 		kgo.WithHooks(m),
 	}, extra...)...)
 	if err != nil {

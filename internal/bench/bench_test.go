@@ -43,7 +43,7 @@ func testSlice(t *testing.T, arm string, verify bool) slice {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return slice{Arm: arm, Addr: c.ListenAddrs()[0], Group: "g", Size: 100, Batch: 20, End: 200, GOGC: 100, Commit: 20 * time.Millisecond, Verify: verify}
+	return slice{Arm: arm, Addr: c.ListenAddrs()[0], Group: "g", Size: 100, Batch: 20, End: 200, Fetch: 4 << 10, GOGC: 100, Commit: 20 * time.Millisecond, Verify: verify}
 }
 
 func TestArmsReadEachRecordOnce(t *testing.T) {
@@ -178,7 +178,7 @@ func TestASliceThatFailsEndsTheRun(t *testing.T) {
 
 func TestRoundsOfRealSlices(t *testing.T) {
 	s := testSlice(t, "", false)
-	p := plan{arms: []string{"fused"}, rounds: 2, seconds: 1e-6, batch: s.Batch, gogc: 100, commit: time.Second}
+	p := plan{arms: []string{"fused"}, rounds: 2, seconds: 1e-6, batch: s.Batch, fetch: int(s.Fetch), gogc: 100, commit: time.Second}
 	ps, err := p.measure(limited(t), s.Addr, s.Size, inProcess, func(string) {})
 	if err != nil {
 		t.Fatal(err)
@@ -210,12 +210,12 @@ func TestStatistics(t *testing.T) {
 }
 
 func TestFlagsNameEveryMistake(t *testing.T) {
-	_, err := parse([]string{"-arms", "fused,slow,fused", "-sizes", "100,x", "-rounds", "1", "-seconds", "0", "-batch", "0",
+	_, err := parse([]string{"-arms", "fused,slow,fused", "-sizes", "100,x", "-rounds", "1", "-seconds", "0", "-batch", "0", "-fetch", "1",
 		"-gogc", "0", "-ballast", "-1", "-commit", "0s", "rest"}, io.Discard)
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`"slow"`, `"fused" is there twice`, `"x"`, "-rounds: 1", "-seconds: 0", "-batch: 0", "-gogc: 0", "-ballast: -1", "-commit: 0s", `"rest"`} {
+	for _, want := range []string{`"slow"`, `"fused" is there twice`, `"x"`, "-rounds: 1", "-seconds: 0", "-batch: 0", "-fetch: 1", "-gogc: 0", "-ballast: -1", "-commit: 0s", `"rest"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is missing in:\n%v", want, err)
 		}

@@ -45,6 +45,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.IntVar(&o.rounds, "rounds", 9, "rounds; the first one checks every offset and is not counted")
 	fs.Float64Var(&o.seconds, "seconds", 2, "rough length of a slice")
 	fs.IntVar(&o.batch, "batch", 500, "records in a batch")
+	fs.IntVar(&o.fetch, "fetch", 1<<20, "bytes of a partition in a fetch, in all arms")
 	fs.IntVar(&o.gogc, "gogc", 100, "GOGC of all arms")
 	fs.IntVar(&o.ballast, "ballast", 32, "live heap without pointers in all arms, in MiB")
 	fs.DurationVar(&o.commit, "commit", time.Second, "commit interval of all arms")
@@ -84,6 +85,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	if o.batch < 1 || o.batch > 100_000 {
 		fail("-batch: %d is not in 1 to 100000", o.batch)
+	}
+	if o.fetch < 1<<10 || o.fetch > 64<<20 {
+		fail("-fetch: %d bytes are not in 1024 to %d", o.fetch, 64<<20)
 	}
 	if o.gogc < 1 {
 		fail("-gogc: %d; at least 1 is needed", o.gogc)

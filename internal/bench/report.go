@@ -83,7 +83,7 @@ func spreadOf(xs []float64) spread {
 func (p plan) report(all []pairs) report {
 	r := report{Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Procs: 1, GOGC: p.gogc, Ballast: p.ballast,
 		Batch: p.batch, Commit: p.commit.String(), Pairs: p.rounds - 1,
-		Fetch: fmt.Sprintf("%d MiB, %d MiB per partition, wait %v", fetchMaxBytes>>20, fetchMaxPartitionBytes>>20, fetchMaxWait)}
+		Fetch: fmt.Sprintf("%d KiB of each partition, wait %v", p.fetch>>10, fetchMaxWait)}
 	for _, ps := range all {
 		r.Rows = append(r.Rows, row{Arm: ps.arm, Size: ps.size, Records: ps.own[0].Records, Own: sideOf(ps.own), Bare: sideOf(ps.bare),
 			CPU:       spreadOf(ps.ratios(func(bare, own result) float64 { return bare.cpuPerRecord() / own.cpuPerRecord() })),

@@ -17,6 +17,7 @@ type plan struct {
 	rounds   int // the first is thrown away
 	seconds  float64
 	batch    int
+	fetch    int // bytes of a partition in a fetch
 	gogc     int
 	ballast  int
 	commit   time.Duration
@@ -85,7 +86,7 @@ func (p plan) measure(ctx context.Context, addr string, size int, run runner, sa
 	slice := func(arm string, round int) (result, error) {
 		groups++
 		s := slice{Arm: arm, Addr: addr, Group: fmt.Sprintf("bench-%d-%d", stamp, groups), Size: size, Batch: p.batch,
-			End: p.end(size, p.seconds), GOGC: p.gogc, Ballast: p.ballast, Commit: p.commit, Verify: round == 0}
+			End: p.end(size, p.seconds), Fetch: int32(p.fetch), GOGC: p.gogc, Ballast: p.ballast, Commit: p.commit, Verify: round == 0}
 		if s.Verify {
 			s.End = p.end(size, p.seconds/4)
 		}

@@ -24,6 +24,7 @@ type slice struct {
 	Size    int   // bytes of a value
 	Batch   int   // records in a batch
 	End     int64 // records per partition; a multiple of Batch
+	Fetch   int32 // bytes of a partition in a fetch
 	GOGC    int
 	Ballast int // MiB of live heap
 	Commit  time.Duration

@@ -59,7 +59,7 @@ func topology(m *meter) *killick.Topology {
 func work(ctx context.Context, m *meter, t *killick.Topology) error {
 	log := zerolog.New(os.Stderr).Level(zerolog.WarnLevel)
 	return worker.Run(ctx, t, worker.Config{Bootstrap: []string{m.s.Addr}, Group: m.s.Group, HTTP: "off", Logger: &log,
-		CommitInterval: m.s.Commit, FetchMaxBytes: fetchMaxBytes, FetchMaxPartitionBytes: fetchMaxPartitionBytes, FetchMaxWait: fetchMaxWait,
+		CommitInterval: m.s.Commit, FetchMaxBytes: m.s.Fetch * partitions, FetchMaxPartitionBytes: m.s.Fetch, FetchMaxWait: fetchMaxWait,
 		Kafka: []kgo.Opt{kgo.WithHooks(m)}})
 }
 
