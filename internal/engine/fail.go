@@ -35,6 +35,9 @@ func reasonOf(err error) string {
 func (c *component) fail(en *entry, reason string, err error, stack []byte) {
 	it := &en.item
 	c.stats.failed.Add(1)
+	if reason == "timeout" {
+		c.stats.timeouts.Add(1)
+	}
 	if c.e.hard.Err() != nil {
 		// A shutdown is neither success nor failure: the root stays open, and runs again
 		// after the next start.

@@ -91,9 +91,7 @@ func (l *heldList) pop(now uint64) *held {
 // expire times out what is due.
 func (l *heldList) expire(now uint64) {
 	for h := l.pop(now); h != nil; h = l.pop(now) {
-		if h.finish(ack.TimedOut, "timeout", errTimeout(h.c), nil) {
-			h.c.stats.timeouts.Add(1)
-		}
+		h.finish(ack.TimedOut, "timeout", errTimeout(h.c), nil)
 	}
 }
 

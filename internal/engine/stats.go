@@ -18,7 +18,7 @@ var DurationBounds = [...]float64{1e-6, 1e-5, 1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.1,
 type Stats struct {
 	executed atomic.Int64 // executions of plain tuples and flights
 	acked    atomic.Int64 // verdicts of held tuples
-	failed   atomic.Int64
+	failed   atomic.Int64 // tries, time-outs included
 	dead     atomic.Int64
 	skipped  atomic.Int64 // tuples of trees that had failed already, or were gone
 	retries  atomic.Int64
@@ -42,7 +42,9 @@ func (s *Stats) observe(d time.Duration, n int) {
 	s.buckets[i].Add(int64(n))
 }
 
-// ComponentStats is a snapshot of one component.
+// ComponentStats is a snapshot of one component. Failed counts failed tries of all kinds, Timeouts
+// those of them whose time was up; each is followed by one of Retries, Replays or Dead, unless the
+// worker stops or has lost the partition.
 type ComponentStats struct {
 	Component string
 	Executed, Failed, Dead, Skipped,

@@ -288,13 +288,15 @@ func (t *task) flush(r *runner) {
 	t.dirty.Store(false)
 }
 
-// quiet reports whether the task has nothing to do: nothing queued, executing or to flush.
+// quiet reports whether the task has nothing to do: nothing queued, executing or to flush. One
+// that has not prepared yet is not quiet.
 func (t *task) quiet() bool {
-	if t.queued.Load() > 0 || t.waiting() > 0 || len(t.own) > 0 || !t.idle() {
+	if t.waiting() > 0 || !t.tryAcquire() {
 		return false
 	}
+	defer t.release()
 	_, flushes := t.bolt.(killick.Flusher)
-	return !flushes || !t.dirty.Load()
+	return t.idle() && (!flushes || !t.dirty.Load())
 }
 
 // prepare makes the bolt and calls Prepare until it succeeds or its tries are used up.

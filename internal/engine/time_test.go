@@ -255,3 +255,25 @@ func TestFanOut(t *testing.T) {
 		}
 	}
 }
+
+// TestCounters: time-outs, failures and retries are seen apart (STORM-1708).
+func TestCounters(t *testing.T) {
+	top := topology()
+	top.Bolt("a", bolt.Func(func(ctx context.Context, in *killick.Tuple, out killick.Emitter) error {
+		switch o := offset(in); {
+		case in.Attempt() > 1 || o >= 15:
+		case o < 5:
+			out.Hold() // times out
+		case o < 10:
+			<-ctx.Done()
+		default:
+			return errNo
+		}
+		return nil
+	})).Timeout(time.Second).Shuffle("in")
+	e := run(t, top, records("in", messages(30)...))
+	e.wantEnds(30, 0)
+	if s := e.stats("a"); s.Timeouts != 10 || s.Failed-s.Timeouts != 5 || s.Retries != 15 || s.Replays != 0 || s.Dead != 0 || s.Executed != 45 {
+		t.Errorf("stats %+v", s)
+	}
+}

@@ -183,7 +183,6 @@ func (w *watch) look(r *runner, now, since uint64) (_ *exec, age time.Duration) 
 	cancel := *x.cancel.Load() // before the mark: the executor replaces it after
 	if word&1 == 0 && r.word.CompareAndSwap(word, word|1) {
 		r.seen = word | 1
-		x.c.stats.timeouts.Add(1)
 		cancel(ErrTimeout)
 	}
 	if age > 2*limit && !r.told {
