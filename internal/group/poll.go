@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -23,6 +24,12 @@ func (r *Reader) Run(ctx context.Context) {
 	wg.Wait()
 }
 
+// pollRecords is how many records one poll takes from what the client has buffered. A whole buffer
+// may be 80,000 records, and each pass over it (deliver, execute, end) would miss the caches; the
+// size of fetches does not depend on it. A pause in mid-buffer makes the client fetch the rest of
+// that partition's answer again: at most one of the eight full fetches below the high water.
+const pollRecords = 2048
+
 // loop is the poll loop.
 func (r *Reader) loop(ctx context.Context) {
 	defer close(r.done)
@@ -37,9 +44,11 @@ func (r *Reader) loop(ctx context.Context) {
 			continue
 		default:
 		}
-		fetches := r.cl.PollFetches(pctx)
+		fetches := r.cl.PollRecords(pctx, pollRecords)
 		cancel()
 		r.deliver(fetches)
+		// Let a dispatcher that waits for a processor take what came while it is in the cache.
+		runtime.Gosched()
 		for {
 			select {
 			case m := <-r.posts:
@@ -169,7 +178,7 @@ func (r *Reader) fetchError(topic string, id int32, err error) {
 	case errors.Is(err, kerr.FencedInstanceID):
 		r.stop(fmt.Errorf("group: another worker with the place %q has joined the group %q: %w", r.cfg.Consumer.InstanceID, r.cfg.Group, err))
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
-		r.suspect(topic)
+		r.suspect(k)
 	case errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
 		r.stop(fmt.Errorf("group: not allowed to read topic %q in group %q: %w", topic, r.cfg.Group, err))
 	case errors.As(err, &session):
@@ -201,16 +210,36 @@ func (r *Reader) halt(k partition.Key, why string) {
 	r.shut(k, "stopped")
 }
 
-// suspect says that a topic may have been deleted, and perhaps made anew: nothing is committed on it
-// until look has seen which. (A broker whose metadata lags says the same of a sound topic.)
-func (r *Reader) suspect(topic string) {
+// suspect says that a topic may have been deleted, and perhaps made anew: nothing is committed on it,
+// and the partition is not fetched, since the client would ask without a pause, until look has seen
+// which. (A broker whose metadata lags says the same of a sound topic.) Poll loop only.
+func (r *Reader) suspect(k partition.Key) {
+	r.cl.PauseFetchPartitions(map[string][]int32{k.Topic: {k.ID}})
 	r.mu.Lock()
-	r.suspects[topic] = true
+	r.suspects[k.Topic] = true
 	r.mu.Unlock()
 	select {
 	case r.lookNow <- struct{}{}:
 	default:
 	}
+}
+
+// sound ends a suspicion.
+func (r *Reader) sound(topic string) {
+	r.mu.Lock()
+	was := r.suspects[topic]
+	delete(r.suspects, topic)
+	r.mu.Unlock()
+	if !was {
+		return
+	}
+	r.tell("sound", func() {
+		for k, o := range r.open {
+			if k.Topic == topic && !o.p.Status().Paused {
+				r.Resume(o.p)
+			}
+		}
+	})
 }
 
 // recreated is drop from another goroutine than the poll loop.
