@@ -67,6 +67,7 @@ func TestKafkaOptsRefused(t *testing.T) {
 		"AllowIdempotentProduceCancellation":  {kgo.AllowIdempotentProduceCancellation()},
 		"MaxProduceRequestsInflightPerBroker": {kgo.MaxProduceRequestsInflightPerBroker(5)},
 		"ManualFlushing":                      {kgo.ManualFlushing()},
+		"RecordDeliveryTimeout":               {kgo.RecordDeliveryTimeout(time.Minute)},
 		"DefaultProduceTopicAlways":           {kgo.DefaultProduceTopicAlways()},
 		"TransactionalID":                     {kgo.TransactionalID("t")},
 		"TransactionTimeout":                  {kgo.TransactionTimeout(40 * time.Second)},

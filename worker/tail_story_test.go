@@ -355,14 +355,14 @@ func TestUntilWithTwoWorkers(t *testing.T) {
 func TestIdlePositionsAreRefreshed(t *testing.T) {
 	tell(t, func(s *story) {
 		var c tally
-		r := s.start(counting(&c, spout.Kafka("in"), nil), func(c *worker.Config) { c.FetchMaxWait = 5 * time.Second })
+		r := s.start(counting(&c, spout.Kafka("in"), nil), func(c *worker.Config) { c.FetchMaxWait, c.Heartbeat = 5*time.Second, 3*time.Second })
 		s.produce("in", 0, numbers(0, 5)...)
 		s.drained("in")
 		before := len(s.b.Commits())
-		s.pass(200 * time.Minute)
+		s.pass(130 * time.Minute)
 		n := len(s.b.Commits()) - before
-		if n != 2*3 { // two partitions, once an hour
-			t.Errorf("%d commits in 200 idle minutes, want 6", n)
+		if n != 2*2 { // two partitions, once an hour
+			t.Errorf("%d commits in 130 idle minutes, want 4", n)
 		}
 		r.end()
 		r = s.start(counting(&c, spout.Kafka("in"), nil))
@@ -381,9 +381,10 @@ func TestLagInEveryState(t *testing.T) {
 		s.produce("behind", 0, numbers(0, 10)...)
 		s.deleteTo("behind", 0, 4)
 		s.produce("in", 0, numbers(0, 3)...)
-		var c tally
 		block := make(chan struct{})
-		r := s.start(counting(&c, spout.Kafka("in", "empty", "behind"), func(ctx context.Context, in *killick.Tuple, _ killick.Emitter) error {
+		top := killick.New("t")
+		top.Spout("in", spout.Kafka("in", "empty", "behind"))
+		top.Bolt("count", bolt.Async(16, func(ctx context.Context, in *killick.Tuple, _ killick.Emitter) error {
 			if o, _ := in.Origin(); o.Topic == "in" {
 				return nil
 			}
@@ -392,7 +393,8 @@ func TestLagInEveryState(t *testing.T) {
 			case <-ctx.Done():
 			}
 			return ctx.Err()
-		}))
+		})).Shuffle("in").Timeout(time.Hour)
+		r := s.start(top)
 		want := func(state string, lags map[string]float64) {
 			s.Helper()
 			for topic, lag := range lags {

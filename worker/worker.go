@@ -285,6 +285,9 @@ func (w *Worker) build(ctx context.Context) error {
 			continue
 		}
 		k, ok := s.Source.(spout.KafkaSource)
+		if p, pointer := s.Source.(*spout.KafkaSource); pointer {
+			k, ok = *p, true
+		}
 		if !ok {
 			return fmt.Errorf("worker: spout %q: a source with topics must be a spout.KafkaSource, not %T", s.Name, s.Source)
 		}

@@ -190,6 +190,10 @@ func (r *Reader) decide(ctx context.Context, k partition.Key, b kafka.Bounds) (*
 		o.refuse = "no spout of the topology reads the topic"
 		return o, nil
 	}
+	if err := r.clash(k.Topic); err != nil { // a topic that was born later
+		o.refuse = err.Error()
+		return o, nil
+	}
 	r.mu.Lock()
 	c, ok := r.fetched[k]
 	r.mu.Unlock()

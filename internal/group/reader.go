@@ -158,6 +158,10 @@ func (r *Reader) resolve(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("spout %q: %w", s.Spec.Name, err))
 		}
 		for _, t := range ts {
+			if err := r.clash(t.Name); err != nil {
+				errs = append(errs, fmt.Errorf("group: %w", err))
+				continue
+			}
 			r.first[t.Name] = first{t.Partitions, used[t.Name]}
 			if err := r.newTopic(ctx, t); err != nil {
 				errs = append(errs, err)
@@ -254,6 +258,22 @@ func (r *Reader) source(topic string) *Source {
 		if s.pattern != nil && s.pattern.MatchString(topic) {
 			return s
 		}
+	}
+	return nil
+}
+
+// clash reports whether the patterns of two spouts match topic: each of its records would be two
+// roots with one offset. Only the cluster shows it.
+func (r *Reader) clash(topic string) error {
+	var name string
+	for _, s := range r.cfg.Sources {
+		if s.pattern == nil || !s.pattern.MatchString(topic) {
+			continue
+		}
+		if name != "" {
+			return fmt.Errorf("topic %q is matched by the patterns of spouts %q and %q; a topic has one spout, and several bolts may subscribe to it", topic, name, s.Spec.Name)
+		}
+		name = s.Spec.Name
 	}
 	return nil
 }

@@ -30,8 +30,18 @@ func (r *Reader) tails(ctx context.Context) {
 		r.look(lctx)
 		r.others(lctx)
 		cancel()
+		// A suspicion that comes back at once must not make this a busy loop.
+		pause := time.NewTimer(lookPause)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+		pause.Stop()
 	}
 }
+
+// lookPause is the least time between two looks.
+const lookPause = 200 * time.Millisecond
 
 func (r *Reader) look(ctx context.Context) {
 	names := map[string]bool{}
@@ -62,9 +72,7 @@ func (r *Reader) look(ctx context.Context) {
 			return
 		default:
 			delete(r.missing, name)
-			r.mu.Lock()
-			delete(r.suspects, name)
-			r.mu.Unlock()
+			r.sound(name)
 		}
 	}
 	bounds, err := r.admin.Bounds(ctx, slices.Sorted(maps.Keys(ts))...)

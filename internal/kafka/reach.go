@@ -126,7 +126,8 @@ func (c Cluster) reachSeed(ctx context.Context, seed string) error {
 			return nil
 		}
 		// A cut-short last try says less than the full one before it.
-		if last == nil || ctx.Err() == nil {
+		end, bounded := ctx.Deadline()
+		if last == nil || ctx.Err() == nil && (!bounded || time.Until(end) > reachPause) {
 			last = err
 		}
 		var m mismatch
