@@ -140,9 +140,7 @@ func TestNotReadyBeforeItRuns(t *testing.T) {
 		if err := held.Wait(s.ctx(), 1); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.redLines(); got != "prepared,group" {
-			t.Errorf("red before the assignment: %s", got)
-		}
+		s.until("it runs, and is not ready", func() bool { return r.redLines() == "prepared,group" })
 		close(gate)
 		held.Remove()
 		s.until("it has joined", func() bool { ok, _ := r.ready("group"); return ok })

@@ -45,7 +45,7 @@ func TestRefusedAtStart(t *testing.T) {
 			says: []string{`the dead-letter topic of "in"`, "TOPIC_AUTHORIZATION_FAILED", "kafka-topics.sh", "in.t.dlq"}},
 		"the group is not ours": {top: in, before: func(s *story) { s.b.Fail(kmsg.OffsetFetch, kerr.GroupAuthorizationFailed, -1) }, code: 1,
 			says: []string{`group "g"`, "GROUP_AUTHORIZATION_FAILED"}},
-		"the broker is away": {top: in, before: func(s *story) { s.b.Down() }, code: 5, is: worker.ErrUnreachable, says: []string{"nothing listens there", "localhost:9092"}},
+		"the broker is away": {top: in, before: func(s *story) { s.b.Down() }, code: 5, is: worker.ErrUnreachable, says: []string{"cannot reach the cluster", "localhost:9092"}},
 		"a wrong password": {top: in, opts: []embedded.Option{embedded.SASL("SCRAM-SHA-256", "u", "right")}, change: func(c *worker.Config) {
 			c.SecurityProtocol, c.SASL = "sasl_plaintext", worker.SASL{Mechanism: "SCRAM-SHA-256", User: "u", Password: worker.NewSecret("wr0ng")}
 		}, code: 5, is: worker.ErrAuth, says: []string{"wrong user or password", "SCRAM-SHA-256"}},
