@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 )
@@ -35,23 +36,27 @@ func parse(path string, text []byte) (*source, error) {
 	return f, err
 }
 
-// goFiles returns all Go files but those of test data.
+// goFiles returns all Go files but those of test data. They are parsed once.
 func goFiles(t *testing.T) []*source {
 	t.Helper()
-	var all []*source
-	files(t, func(path string, text []byte) {
-		if !strings.HasSuffix(path, ".go") || inTestdata(path) {
-			return
-		}
-		f, err := parse(path, text)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		all = append(all, f)
-	})
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
 	return all
 }
+
+var parsed = sync.OnceValues(func() (all []*source, err error) {
+	err = walk(func(path string, text []byte) error {
+		if !strings.HasSuffix(path, ".go") || inTestdata(path) {
+			return nil
+		}
+		f, err := parse(path, text)
+		all = append(all, f)
+		return err
+	})
+	return all, err
+})
 
 // check reports what a rule finds in all files, and that it finds what is planted.
 func check(t *testing.T, rule func(*source) []string, planted ...string) {

@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -50,6 +51,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "gotest:", err)
 		return 1
 	}
+	begin := time.Now()
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(stderr, "gotest:", err)
 		return 1
@@ -57,6 +59,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	s := newSummary(stdout)
 	readErr := s.read(out)
 	err = cmd.Wait()
+	if st := cmd.ProcessState; st != nil {
+		fmt.Fprintf(stdout, "%v of processor time, building included, in %v\n", (st.UserTime() + st.SystemTime()).Round(time.Second), time.Since(begin).Round(time.Second))
+	}
 	fmt.Fprintln(stdout, s)
 	var exit *exec.ExitError
 	switch {
