@@ -203,7 +203,7 @@ func TestLinksNoTestLibrary(t *testing.T) {
 	for _, d := range deps {
 		for _, bad := range []string{"kfake", "testenv", "testing", "goleak", "rapid", "go-cmp", "testify", "cobra", "killick/cmd", "killick/examples", "nimbus"} {
 			if strings.Contains(d, bad) && !strings.HasPrefix(d, "internal/") { // the standard library's own testing/internal
-				t.Error(fmt.Sprintf("worker links %s", d))
+				t.Errorf("worker links %s", d)
 			}
 		}
 	}
