@@ -78,8 +78,6 @@ func (f *benchFeed) Epoch() *ack.Epoch        { return &f.epoch }
 func (f *benchFeed) EndRun(from, to int)      { f.open.Add(int64(from - to)); f.poke() }
 func (f *benchFeed) End(i int, _ *ack.Cause)  { f.EndRun(i, i+1) }
 
-func null(context.Context, *killick.Tuple, killick.Emitter) error { return nil }
-
 func pass(_ context.Context, in *killick.Tuple, out killick.Emitter) error {
 	out.Emit(killick.Message{Key: in.Key(), Bytes: in.Bytes()})
 	return nil

@@ -165,7 +165,7 @@ func (t *spoutTask) prepare(ctx context.Context) error {
 			return nil
 		}
 		if n >= prepareTries || killick.IsPermanent(err) {
-			return &StopError{Component: t.f.spec.Name, Err: fmt.Errorf("Prepare of task %d failed %d times, the last time with: %w", t.index, n, err)}
+			return &StopError{Component: t.f.spec.Name, Err: fmt.Errorf("task %d: Prepare failed %d times, the last time with: %w", t.index, n, err)}
 		}
 		wait := killick.Retry{Min: 100 * time.Millisecond, Max: 30 * time.Second}.Delay(n)
 		t.f.observe(Event{Kind: PrepareFailed, Component: t.f.spec.Name, Task: t.index, Attempt: n, Err: err, Wait: wait})

@@ -17,7 +17,6 @@ var DurationBounds = [...]float64{1e-6, 1e-5, 1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.1,
 // Stats counts what a component did.
 type Stats struct {
 	executed atomic.Int64 // executions of plain tuples and flights
-	acked    atomic.Int64 // verdicts of held tuples
 	failed   atomic.Int64 // tries, time-outs included
 	dead     atomic.Int64
 	skipped  atomic.Int64 // tuples of trees that had failed already, or were gone

@@ -332,7 +332,7 @@ func (t *task) prepare() bool {
 			return false
 		}
 		if n >= t.c.spec.Retry.Attempts || killick.IsPermanent(err) {
-			t.e.stop(t.c.spec.Name, fmt.Errorf("Prepare of task %d failed %d times, the last time with: %w", t.index, n, err), true)
+			t.e.stop(t.c.spec.Name, fmt.Errorf("task %d: Prepare failed %d times, the last time with: %w", t.index, n, err), true)
 			return false
 		}
 		wait := t.c.spec.Retry.Delay(n)
