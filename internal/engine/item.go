@@ -121,7 +121,9 @@ func (it *item) own() {
 	r := it.rec
 	it.rec = nil
 	it.key, it.ms = r.Key(), r.Time().UnixMilli()
-	if !it.typed {
+	// A decoded record keeps its raw bytes over a retry; a value that was emitted never had any,
+	// and is encoded when asked.
+	if sr, ok := r.(*spoutRecord); !it.typed || !ok || sr.m.Value == nil {
 		it.bytes = r.Bytes()
 	}
 	if hs := r.Headers(); hs != nil {
