@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/killick-io/killick"
 )
@@ -63,6 +64,10 @@ func Command(t *killick.Topology, args, environ []string, stderr io.Writer) int 
 	return ExitCode(err)
 }
 
+// echo is how soon after the first signal another one is still the same: a supervisor that signals
+// both the process and its group (GNU timeout does) must not cut the drain short.
+const echo = 200 * time.Millisecond
+
 // signals returns a context that the first SIGTERM or SIGINT ends. The second ends the process:
 // what it was doing is not committed, so it runs again.
 func signals() (context.Context, func()) {
@@ -73,14 +78,19 @@ func signals() (context.Context, func()) {
 	var over atomic.Bool
 	go func() {
 		defer close(done)
+		var first time.Time
 		for s := range ch {
 			if ctx.Err() != nil {
+				if time.Since(first) < echo {
+					continue
+				}
 				if !over.Load() {
 					fmt.Fprintf(os.Stderr, "second %v: ending at once; open records run again after the next start\n", s)
 					os.Exit(3)
 				}
 				return
 			}
+			first = time.Now()
 			cancel()
 		}
 	}()
