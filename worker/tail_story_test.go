@@ -333,7 +333,16 @@ func TestUntilWithTwoWorkers(t *testing.T) {
 			}
 			return ctx.Err()
 		}
-		one, two := s.start(counting(&c, src, slow)), s.start(counting(&c, src, slow))
+		top := func() *killick.Topology {
+			top := killick.New("t")
+			top.Spout("in", src).Pending(5, 1<<20) // or the first would start everything at once
+			top.Bolt("count", bolt.Func(func(ctx context.Context, in *killick.Tuple, out killick.Emitter) error {
+				c.add(string(in.Bytes()))
+				return slow(ctx, in, out)
+			})).Shuffle("in")
+			return top
+		}
+		one, two := s.start(top()), s.start(top())
 		for _, r := range []*running{one, two} {
 			if err := r.wait(); err != nil {
 				t.Errorf("a worker ended with: %v", err)
@@ -348,6 +357,45 @@ func TestUntilWithTwoWorkers(t *testing.T) {
 			t.Errorf("committed %v", s.committed("in"))
 		}
 	}, embedded.Topic("in", 6))
+}
+
+// A bounded run that loses a partition whose last records have started, and gets it back, does not
+// pretend to have come to its end.
+func TestUntilWithALostMembership(t *testing.T) {
+	tell(t, func(s *story) {
+		s.produce("in", 0, numbers(0, 10)...)
+		var c tally
+		block := make(chan struct{})
+		src := spout.KafkaSource{Topics: []string{"in"}, Until: spout.Latest()}
+		top := killick.New("t")
+		top.Spout("in", src)
+		top.Bolt("count", bolt.Async(16, func(_ context.Context, in *killick.Tuple, _ killick.Emitter) error {
+			c.add(string(in.Bytes()))
+			<-block
+			return nil
+		})).Shuffle("in").Timeout(time.Hour)
+		r := s.start(top)
+		s.until("all run", func() bool { return c.total() == 10 })
+		gate := make(chan struct{})
+		held := s.b.Hold(kmsg.Heartbeat, gate)
+		s.pass(12 * time.Second)
+		close(gate)
+		held.Remove()
+		s.until("it has joined again", func() bool { return len(s.b.Assignments()) > 1 })
+		s.pass(5 * time.Second)
+		close(block)
+		if err := r.wait(); err == nil || !contains(err.Error(), "in/0", "run again") || worker.ExitCode(err) != 1 {
+			t.Errorf("it ended with: %v", err)
+		}
+		if got := s.committed("in")[0]; got != 0 {
+			t.Errorf("committed %d", got)
+		}
+		c.clear()
+		if err := s.start(counting(&c, src, nil)).wait(); err != nil {
+			t.Error(err)
+		}
+		c.once(t, numbers(0, 10)...)
+	}, embedded.Topic("in", 1))
 }
 
 // The position of a quiet partition is committed again before the broker forgets it, and not much

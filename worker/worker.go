@@ -176,6 +176,9 @@ func (w *Worker) run(ctx context.Context) error {
 	w.state.Store(int32(stateRunning))
 	w.log.Info().Str("group", w.cfg.Group).Msg("running")
 	err := w.engine.Run(run)
+	if err == nil && run.Err() == nil {
+		err = w.others(run)
+	}
 	w.state.Store(int32(stateDraining))
 	if cause := w.cause.Load(); cause != nil {
 		err = *cause // the worker's own reason, rather than what the stop met
@@ -190,6 +193,34 @@ func (w *Worker) run(ctx context.Context) error {
 		w.reader.Close()
 	}
 	return err
+}
+
+// others waits, at the end of a bounded run, for partitions that were taken from this worker when
+// their last roots had started and not ended: their next owner runs them.
+func (w *Worker) others(ctx context.Context) error {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left := 0
+		for _, s := range w.sources {
+			unfinished := s.Feed.Unfinished()
+			left += len(unfinished)
+			for _, p := range s.Feed.Partitions() {
+				if end, ok := unfinished[partition.Key{Topic: p.Topic, ID: p.ID}]; ok && p.Status().Floor < end {
+					return fmt.Errorf("worker: the group took %s away and gave it back when the run was about to end; "+
+						"records before its end, %d, have not been processed: run again", p.Name(), end)
+				}
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }
 
 // endSpouts waits for the users' spouts, and gives up what they have emitted.

@@ -106,6 +106,9 @@ func (f *Feed) Open(topic string, id int32, base int64, m offsets.Map, held bool
 	if f.ends != nil {
 		if end, ok := f.ends[Key{topic, id}]; ok {
 			p.until = end
+			if base < end {
+				delete(f.over, Key{topic, id}) // it was lost before its roots had ended
+			}
 		}
 	}
 	f.parts = append(f.parts, p)
@@ -119,6 +122,9 @@ func (f *Feed) Remove(p *Partition) {
 	defer f.mu.Unlock()
 	if i := slices.Index(f.parts, p); i >= 0 {
 		f.parts = slices.Delete(f.parts, i, i+1)
+	}
+	if p.until >= 0 && p.Status().Floor < p.until {
+		delete(f.over, Key{p.Topic, p.ID}) // started, but not ended: its next owner runs it
 	}
 	f.poke()
 }

@@ -38,8 +38,8 @@ func deliver(t *testing.T, p *Partition, rs []*kgo.Record) (pause bool) {
 	return pause
 }
 
-// next takes a run that must be there.
-func next(t *testing.T, f *Feed) engine.Run {
+// nextRun takes a run that must be there.
+func nextRun(t *testing.T, f *Feed) engine.Run {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -71,7 +71,7 @@ func TestPauseThatComesTooLate(t *testing.T) {
 	if !deliver(t, p, records(0, 100, 1000)) {
 		t.Fatal("no pause above the high water")
 	}
-	r := next(t, f)
+	r := nextRun(t, f)
 	r.Chunk.EndRun(r.From, r.To)
 	if resumed != 0 {
 		t.Error("resumed before it was paused")
@@ -86,7 +86,7 @@ func TestPauseThatComesTooLate(t *testing.T) {
 	if deliver(t, p, records(110, 111, 1000)) {
 		t.Error("a second pause")
 	}
-	r = next(t, f)
+	r = nextRun(t, f)
 	r.Chunk.EndRun(r.From, r.From+9)
 	if resumed != 0 {
 		t.Error("resumed while the chunk holds its bytes")
@@ -108,7 +108,7 @@ func TestRecordsThatTheMapKnows(t *testing.T) {
 			for _, o := range open {
 				var r engine.Run
 				for r.Chunk == nil {
-					r = next(t, f)
+					r = nextRun(t, f)
 				}
 				if got := r.Chunk.Origin(r.From).Offset; got != o {
 					t.Errorf("offset %d was started, want %d", got, o)
@@ -125,7 +125,7 @@ func TestRecordsThatTheMapKnows(t *testing.T) {
 				defer close(done)
 				deliver(t, p, records(10, 20, 10))
 				for {
-					r := next(t, f)
+					r := nextRun(t, f)
 					last := r.Chunk.Origin(r.To-1).Offset == 19
 					r.Chunk.EndRun(r.From, r.To)
 					if last {
@@ -154,7 +154,7 @@ func TestClosedPartition(t *testing.T) {
 	f := NewFeed("s", 1000, 1<<20, Hooks{Dead: func(d Dead) { dead = append(dead, d) }})
 	p := f.Open("in", 0, 5, offsets.Map{}, false)
 	deliver(t, p, records(5, 15, 10))
-	r := next(t, f)
+	r := nextRun(t, f)
 	r.Chunk.EndRun(r.From, r.From+2)
 	r.Chunk.End(r.From+2, &ack.Cause{Outcome: ack.Dead, Policy: ack.DeadLetter})
 	if m, _ := p.Position(); m.Base != 7 || len(dead) != 1 || dead[0].Offset() != 7 {
@@ -200,7 +200,7 @@ func TestControlRecordsAndUntil(t *testing.T) {
 	p := f.Open("in", 0, 0, offsets.Map{}, false)
 	rs := records(0, 12, 10)
 	deliver(t, p, rs)
-	r := next(t, f)
+	r := nextRun(t, f)
 	if n := r.To - r.From; n != 8 {
 		t.Fatalf("%d roots of 8", n)
 	}
@@ -227,7 +227,7 @@ func TestHeld(t *testing.T) {
 	deliver(t, p, records(0, 10, 10))
 	nothing(t, f)
 	p.Release()
-	if r := next(t, f); r.To != 10 {
+	if r := nextRun(t, f); r.To != 10 {
 		t.Errorf("run %+v", r)
 	}
 }
