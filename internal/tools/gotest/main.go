@@ -7,10 +7,7 @@
 // test (it does not build, or its TestMain exits) counts as one failure. The exit code is that of
 // go test, and 1 if nothing ran: a run without tests proves nothing.
 //
-//	gotest [-race auto|on|off] [arguments of go test]
-//
-// With -race auto the race detector is used if it can be built here (it needs a C compiler and
-// cgo), and the first line says which.
+//	gotest [arguments of go test]
 package main
 
 import (
@@ -19,33 +16,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"time"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 func run(args []string, stdout, stderr io.Writer) int {
-	race, args, err := raceFlag(args)
-	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return 2
-	}
-	env := os.Environ()
-	switch race {
-	case "auto":
-		if why := raceMissing(); why != nil {
-			fmt.Fprintf(stdout, "the race detector is not used: %v\n", why)
-			break
-		}
-		fmt.Fprintln(stdout, "the race detector is used")
-		fallthrough
-	case "on":
-		args = append([]string{"-race"}, args...)
-		env = append(env, "CGO_ENABLED=1") // for a compiler other than the default one, it is off
-	}
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
-	cmd.Env, cmd.Stderr = env, stderr
+	cmd.Stderr = stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		fmt.Fprintln(stderr, "gotest:", err)
@@ -77,40 +55,4 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
-}
-
-// raceFlag takes -race off the arguments. Default: off, as go test has it.
-func raceFlag(args []string) (mode string, rest []string, err error) {
-	mode = "off"
-	for i := 0; i < len(args); i++ {
-		value, ok := strings.CutPrefix(args[i], "-race=")
-		switch {
-		case ok:
-		case args[i] == "-race" && i+1 < len(args):
-			i++
-			value = args[i]
-		case args[i] == "-args":
-			return mode, append(rest, args[i:]...), nil
-		default:
-			rest = append(rest, args[i])
-			continue
-		}
-		if value != "auto" && value != "on" && value != "off" {
-			return "", nil, fmt.Errorf("gotest: -race %q: use auto, on or off", value)
-		}
-		mode = value
-	}
-	return mode, rest, nil
-}
-
-// raceMissing says why the race detector cannot be built. To find out it builds the one package of
-// the standard library that needs a C compiler; the tests need it anyway.
-func raceMissing() error {
-	cmd := exec.Command("go", "build", "-race", "runtime/cgo")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		return fmt.Errorf("%w: %s", err, lines[len(lines)-1])
-	}
-	return nil
 }

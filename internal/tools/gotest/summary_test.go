@@ -91,29 +91,11 @@ func TestRun(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			code := run(append([]string{"-race=off"}, tt.args...), &out, &errs)
+			code := run(tt.args, &out, &errs)
 			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 			if last := lines[len(lines)-1]; code != tt.code || last != tt.last {
 				t.Errorf("exit code %d, last line %q; want %d, %q\n%s%s", code, last, tt.code, tt.last, &out, &errs)
 			}
 		})
-	}
-	var out, errs bytes.Buffer
-	if code := run([]string{"-race=perhaps"}, &out, &errs); code != 2 || !strings.Contains(errs.String(), `"perhaps"`) {
-		t.Errorf("exit code %d, %q", code, &errs)
-	}
-}
-
-func TestRaceFlag(t *testing.T) {
-	for _, tt := range []struct{ args, mode, rest string }{
-		{"./...", "off", "./..."},
-		{"-race=auto -short ./...", "auto", "-short ./..."},
-		{"-race on ./...", "on", "./..."},
-		{"./... -args -race=auto", "off", "./... -args -race=auto"},
-	} {
-		mode, rest, err := raceFlag(strings.Fields(tt.args))
-		if err != nil || mode != tt.mode || strings.Join(rest, " ") != tt.rest {
-			t.Errorf("%q: %q, %q, %v", tt.args, mode, rest, err)
-		}
 	}
 }

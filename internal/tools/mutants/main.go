@@ -2,9 +2,9 @@
 // It builds the tests under the build tag mutants, runs each test of the table as it is, which must
 // pass, and again with its rule switched off (see internal/rules), which must fail.
 //
-//	mutants [-short] [rule ...]
+//	mutants [-short] [-race] [rule ...]
 //
-// -short takes the rules of the short list, names take those. It prints a line for each rule and
+// -short takes the rules of the short list, names take those; -race builds with the race detector. It prints a line for each rule and
 // exits 1 if one survived. Run it in the module's root folder.
 package main
 
@@ -35,6 +35,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	short := fs.Bool("short", false, "only the short list")
+	race := fs.Bool("race", false, "build with the race detector")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
@@ -52,7 +53,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	bins, err := build(dir, chosen)
+	bins, err := build(dir, chosen, *race)
 	if err != nil {
 		fmt.Fprintln(stderr, "mutants:", err)
 		return 1
@@ -125,14 +126,14 @@ type binary struct {
 }
 
 // build makes the test binaries of the packages, and checks that the named tests exist.
-func build(dir string, chosen []mutant) (map[string]*binary, error) {
+func build(dir string, chosen []mutant, race bool) (map[string]*binary, error) {
 	bins := map[string]*binary{}
 	for _, m := range chosen {
 		if bins[m.pkg] != nil {
 			continue
 		}
 		path := filepath.Join(dir, fmt.Sprintf("%d.test", len(bins)))
-		cmd := exec.Command("go", "test", "-tags", "mutants", "-vet=off", "-c", "-o", path, m.pkg)
+		cmd := exec.Command("go", "test", "-tags", "mutants", "-vet=off", fmt.Sprintf("-race=%v", race), "-c", "-o", path, m.pkg)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("building the tests of %s: %w\n%s", m.pkg, err, out)
 		}

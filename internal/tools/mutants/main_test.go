@@ -52,7 +52,7 @@ func TestNotNoticed(t *testing.T) {
 		{"ClosedEpochsEnd", "G3", "./ack", "TestOutcomeNames", false},
 		{"ClosedEpochsEnd", "G3", "./ack", "TestNone", false},
 	}
-	bins, err := build(t.TempDir(), chosen)
+	bins, err := build(t.TempDir(), chosen, false)
 	if err != nil {
 		t.Fatal(err)
 	}

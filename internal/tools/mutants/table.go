@@ -6,7 +6,7 @@ type mutant struct {
 	guarantee string // that rests on it; see README.md
 	pkg       string // folder of the test
 	test      string
-	short     bool // runs in make test
+	short     bool // runs in make test: what fails at once when broken
 }
 
 // table has every rule once.
@@ -19,22 +19,22 @@ var table = []mutant{
 	{"HeldIsOwn", "G3", ".", "TestG3HeldIsOwn", false},
 	{"FailedTriesLeaveNothing", "G5", ".", "TestG5FailedTriesLeaveNothing", true},
 
-	{"PanicsAreFailedTries", "G4", ".", "TestG4Poison", false},
-	{"TriesAreBounded", "G4", ".", "TestG4Poison", true},
-	{"RetriesExempt", "G4", ".", "TestG4RetryInFullWindow", true},
+	{"PanicsAreFailedTries", "G4", ".", "TestG4Poison", true},
+	{"TriesAreBounded", "G4", ".", "TestG4Poison", false},
+	{"RetriesExempt", "G4", ".", "TestG4RetryInFullWindow", false},
 	{"WaitsAreNotUserTime", "G4", ".", "TestG4QueuesAreNotUserTime", false},
 
 	{"SinksWaitForDurable", "G1", ".", "TestG1SinksWaitForDurable", true},
 	{"DeadLetterBeforeEnd", "G1", ".", "TestG1DeadLetterFirst", true},
 
 	{"CommitsTheFloor", "G1", ".", "TestG1NoEarlyCommit", true},
-	{"GapsAreNoRecords", "G4", ".", "TestG4CompactedLog", true},
-	{"ControlRecordsCount", "G4", ".", "TestG4TransactionMarkers", true},
+	{"GapsAreNoRecords", "G4", ".", "TestG4CompactedLog", false},
+	{"ControlRecordsCount", "G4", ".", "TestG4TransactionMarkers", false},
 	{"TailsAreAsked", "G4", ".", "TestG4CompactedTail", false},
 	{"MapIsUsed", "G5", ".", "TestG5HardStop", true},
 	{"MapBaseIsCompared", "G5", ".", "TestG5OffsetsSetBack", false},
 	{"LatestIsCommittedFirst", "G1", ".", "TestG1LatestIsCommittedFirst", true},
-	{"LeaseIsRenewed", "G4", ".", "TestG4LeaseIsRenewed", true},
+	{"LeaseIsRenewed", "G4", ".", "TestG4LeaseIsRenewed", false},
 	{"CodesAreLookedAt", "G4", ".", "TestG4CommitsGoOn", false},
-	{"DrainBeforeLastCommit", "G5", ".", "TestG5CleanStop", true},
+	{"DrainBeforeLastCommit", "G5", ".", "TestG5CleanStop", false},
 }
