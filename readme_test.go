@@ -17,6 +17,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/killick-io/killick/internal/core"
 	"github.com/killick-io/killick/testenv/embedded"
 )
 
@@ -57,7 +58,9 @@ func TestReadmeHello(t *testing.T) {
 		}
 	}
 	bin := filepath.Join(dir, "hello")
-	if out, err := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", bin, "./readmehello").CombinedOutput(); err != nil {
+	// Built as the tests are, so that the packages below it are built already.
+	build := exec.Command("go", "build", fmt.Sprintf("-race=%v", core.Race), "-overlay", filepath.Join(dir, "overlay.json"), "-o", bin, "./readmehello")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 
