@@ -18,7 +18,7 @@ help: ## Print this
 
 # Under the race detector everything is built once, for vet, staticcheck, mutants and tests alike.
 # The tools themselves are built without it. The package that is built to find out is the one of the
-# standard library that needs a C compiler.
+# standard library that needs a C compiler. Allocations are counted without the detector.
 test: ## Vet, staticcheck, the short list of mutants, all tests (with -race if there is a C compiler)
 	@if CGO_ENABLED=1 $(GO) build -race runtime/cgo 2>/dev/null; then race=-race; CGO_ENABLED=1; export CGO_ENABLED; \
 	else race=; echo 'no C compiler that cgo can use: the race detector is off'; fi; \
@@ -27,6 +27,7 @@ test: ## Vet, staticcheck, the short list of mutants, all tests (with -race if t
 	check=$$($(GO) tool -n staticcheck); \
 	GOFLAGS="$$GOFLAGS $$race" $$check ./...; \
 	$(GO) run ./internal/tools/mutants -short $$race; \
+	if [ -n "$$race" ]; then $(GO) run ./internal/tools/gotest -vet=off -run 'TestAllocs' ./internal/engine; fi; \
 	$(GO) run ./internal/tools/gotest -vet=off -timeout 4m $$race $(PKG)
 
 vet: ## go vet and staticcheck

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,13 +14,15 @@ import (
 	"time"
 
 	"github.com/killick-io/killick/cmd/killick/internal/demo"
+	"github.com/killick-io/killick/internal/core"
 )
 
-// build makes the binary that a user would have.
+// build makes the binary, under the race detector if the tests are: everything is compiled for
+// it already.
 func build(t *testing.T) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "killick")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", fmt.Sprintf("-race=%v", core.Race), "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	return bin
