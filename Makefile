@@ -27,7 +27,7 @@ test: ## Vet, staticcheck, the short list of mutants, all tests (with -race if t
 	check=$$($(GO) tool -n staticcheck); \
 	GOFLAGS="$$GOFLAGS $$race" $$check ./...; \
 	$(GO) run ./internal/tools/mutants -short $$race; \
-	if [ -n "$$race" ]; then $(GO) run ./internal/tools/gotest -vet=off -run 'TestAllocs' ./internal/engine; fi; \
+	if [ -n "$$race" ]; then $(GO) run ./internal/tools/gotest -vet=off -run 'TestAllocs' ./internal/engine ; fi; \
 	$(GO) run ./internal/tools/gotest -vet=off -timeout 4m $$race $(PKG)
 
 vet: ## go vet and staticcheck
