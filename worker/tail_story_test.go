@@ -213,14 +213,17 @@ func TestCompactedTail(t *testing.T) {
 // vanishFrom makes fetches of in from an offset on come back empty, as from a log whose end, at end,
 // was compacted away. The embedded broker itself never compacts the last batch.
 func (s *story) vanishFrom(from, end int64) {
-	s.Cleanup(func() { s.pass(10 * time.Second) }) // controls that sleep must end before the broker does
+	beyond := func(req kmsg.Request) bool {
+		ts := req.(*kmsg.FetchRequest).Topics
+		return len(ts) == 1 && len(ts[0].Partitions) == 1 && ts[0].Partitions[0].FetchOffset >= from
+	}
+	s.b.DelayAnswers(kmsg.Fetch, 250*time.Millisecond, beyond) // as a broker keeps such a fetch for a while
 	s.b.Cluster().ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		s.b.Cluster().KeepControl()
-		fr := req.(*kmsg.FetchRequest)
-		if len(fr.Topics) != 1 || len(fr.Topics[0].Partitions) != 1 || fr.Topics[0].Partitions[0].FetchOffset < from {
+		if !beyond(req) {
 			return nil, nil, false
 		}
-		s.b.Cluster().SleepControl(func() { <-time.After(time.Duration(fr.MaxWaitMillis) * time.Millisecond) })
+		fr := req.(*kmsg.FetchRequest)
 		resp := fr.ResponseKind().(*kmsg.FetchResponse)
 		rt := kmsg.NewFetchResponseTopic()
 		rt.Topic, rt.TopicID = fr.Topics[0].Topic, fr.Topics[0].TopicID

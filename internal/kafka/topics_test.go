@@ -67,7 +67,7 @@ func TestEnsureTopicRace(t *testing.T) {
 	made := make(chan error, 1)
 	b.Cluster().ControlKey(int16(kmsg.CreateTopics), func(kmsg.Request) (kmsg.Response, error, bool) {
 		b.Cluster().DropControl()
-		b.Cluster().SleepControl(func() { made <- b.Cluster().CreateTopic("dlq", 4, nil) })
+		made <- b.Cluster().CreateTopic("dlq", 4, nil)
 		return nil, nil, false
 	})
 	got, err := a.EnsureTopic(limited(t), TopicSpec{Name: "dlq", Partitions: 3}, true)

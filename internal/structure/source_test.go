@@ -110,6 +110,21 @@ func TestNoSleep(t *testing.T) {
 	}, "func f() { time.Sleep(1) }")
 }
 
+// TestNoSleepControl: a control of the embedded broker that sleeps races with the broker's own
+// bookkeeping (kfake's bsleep.waitQueue, the version that go.mod names). Faults of testenv/embedded
+// hold or delay on the wire instead.
+func TestNoSleepControl(t *testing.T) {
+	check(t, func(f *source) (found []string) {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if _, name, call := called(n); name == "SleepControl" {
+				found = append(found, f.place(call)+": SleepControl has a data race; use Hold, HoldAnswers or DelayAnswers")
+			}
+			return true
+		})
+		return found
+	}, "func f() { b.Cluster().SleepControl(g) }", "func f() { cl.SleepControl(g) }")
+}
+
 // TestNoFixedPorts: tests of several checkouts run on one machine, and none of them is for others
 // to talk to.
 func TestNoFixedPorts(t *testing.T) {

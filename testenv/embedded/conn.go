@@ -68,8 +68,13 @@ func (c *conn) apply(rules []*rule) bool {
 			c.Close()
 			return false
 		}
+		var over <-chan time.Time
+		if r.delay > 0 {
+			over = time.After(r.delay)
+		}
 		select {
 		case <-r.until:
+		case <-over:
 		case <-r.removed:
 		case <-c.w.released:
 		case <-c.end:

@@ -16,7 +16,7 @@
 //     TxnOffsetCommit with the broker's answer, and of every group assignment
 //     (Commits, Assignments, CommitsByNonOwners);
 //   - faults: answers with an error code (Fail), requests or answers that are
-//     held (Hold, HoldAnswers), connections that break before the broker acts
+//     held or late (Hold, HoldAnswers, DelayAnswers), connections that break before the broker acts
 //     (Drop) or after it acted and before it answered (LoseAnswers), and a
 //     broker that is away for a while (Down, Up).
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -68,6 +69,13 @@ func (b *Broker) HoldAnswers(key kmsg.Key, until <-chan struct{}, where ...Filte
 	return b.wire.add(&rule{key: key, left: -1, until: until, where: where, answers: true})
 }
 
+// DelayAnswers lets the broker act on requests of the kind, and gives each
+// answer d later, until the fault is removed. What follows on the same
+// connection waits, as with Hold.
+func (b *Broker) DelayAnswers(key kmsg.Key, d time.Duration, where ...Filter) Fault {
+	return b.wire.add(&rule{key: key, left: -1, delay: d, where: where, answers: true})
+}
+
 // Drop cuts the connection of the next n requests of the kind before the
 // broker acts on them, of all until Remove if n is negative.
 func (b *Broker) Drop(key kmsg.Key, n int, where ...Filter) Fault {
@@ -81,13 +89,14 @@ func (b *Broker) LoseAnswers(key kmsg.Key, n int, where ...Filter) Fault {
 	return b.wire.add(&rule{key: key, left: n, where: where, answers: true})
 }
 
-// rule is a fault on the wire: it cuts, or waits for until if that is set.
+// rule is a fault on the wire: it cuts, or waits for until or the delay if one of them is set.
 type rule struct {
 	w       *wire
 	key     kmsg.Key
 	where   []Filter
-	answers bool            // acts on the answer, not on the request
-	until   <-chan struct{} // nil: cut
+	answers bool // acts on the answer, not on the request
+	until   <-chan struct{}
+	delay   time.Duration // used if positive; until is nil then
 	removed chan struct{}
 
 	mu      sync.Mutex
@@ -97,7 +106,7 @@ type rule struct {
 	gone    bool
 }
 
-func (r *rule) cuts() bool { return r.until == nil }
+func (r *rule) cuts() bool { return r.until == nil && r.delay <= 0 }
 
 // take reports whether the rule acts on the request, and counts it.
 func (r *rule) take(req kmsg.Request) bool {

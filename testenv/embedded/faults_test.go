@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -53,6 +54,37 @@ func TestFail(t *testing.T) {
 		t.Errorf("a fault for another group acted: %v", err)
 	}
 	other.Remove()
+}
+
+func TestDelayAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := StartVirtual(t, Topic("in", 1))
+		ctx := limited(t)
+		cl := client(t, b)
+		const late = 700 * time.Millisecond
+		took := func(offset int64) time.Duration {
+			t.Helper()
+			begin := time.Now()
+			if _, err := commitRequest(b, "g", "", -1, "in", 0, offset, "").RequestWith(ctx, cl); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(begin)
+		}
+		took(1) // connected
+		f := b.DelayAnswers(kmsg.OffsetCommit, late)
+		for n := range 2 {
+			if d := took(2); d < late || d > late+100*time.Millisecond {
+				t.Errorf("answer %d came after %v, want %v", n, d, late)
+			}
+		}
+		if f.Hits() != 2 {
+			t.Errorf("Hits = %d, want 2", f.Hits())
+		}
+		f.Remove()
+		if d := took(3); d > 100*time.Millisecond {
+			t.Errorf("after Remove an answer came after %v", d)
+		}
+	})
 }
 
 func TestHold(t *testing.T) {
