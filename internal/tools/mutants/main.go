@@ -133,7 +133,7 @@ func build(dir string, chosen []mutant, race bool) (map[string]*binary, error) {
 			continue
 		}
 		path := filepath.Join(dir, fmt.Sprintf("%d.test", len(bins)))
-		cmd := exec.Command("go", "test", "-tags", "mutants", "-vet=off", fmt.Sprintf("-race=%v", race), "-c", "-o", path, m.pkg)
+		cmd := exec.Command("go", "test", "-tags", "mutants", "-vet=off", "-ldflags=-w", fmt.Sprintf("-race=%v", race), "-c", "-o", path, m.pkg)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("building the tests of %s: %w\n%s", m.pkg, err, out)
 		}
