@@ -63,7 +63,8 @@ type Informer interface {
 
 // BoltInfo is what a bolt knows of itself.
 type BoltInfo struct {
-	In       reflect.Type  // of Tuple.Value; nil: any
+	In       reflect.Type  // of Tuple.Value; nil: any. A sink takes raw bytes as well
+	Raw      bool          // it takes Tuple.Bytes: of values other than text, the stream's codec makes them
 	Out      reflect.Type  // of the default stream's values; nil: any
 	InFlight int           // executions at a time; 0: 1
 	Tick     time.Duration // interval of Tick; 0: the builder must say

@@ -103,12 +103,14 @@ func mistakes(where, component string, err error) []error {
 	if err == nil {
 		return nil
 	}
-	if j, ok := err.(interface{ Unwrap() []error }); ok && errors.Join(j.Unwrap()...).Error() == err.Error() {
-		var all []error
-		for _, e := range j.Unwrap() {
-			all = append(all, mistakes(where, component, e)...)
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		if joined := errors.Join(j.Unwrap()...); joined != nil && joined.Error() == err.Error() {
+			var all []error
+			for _, e := range j.Unwrap() {
+				all = append(all, mistakes(where, component, e)...)
+			}
+			return all
 		}
-		return all
 	}
 	return []error{&Mistake{where, component, err.Error()}}
 }

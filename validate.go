@@ -17,7 +17,7 @@ func (t *Topology) Validate() error {
 // Spec validates the topology and returns what it says, with defaults filled in.
 func (t *Topology) Spec() (*Spec, error) {
 	b := build{t: t, spec: &Spec{Name: t.name}, places: map[string]string{},
-		types: map[string]reflect.Type{}, ports: map[string][]string{}, sinks: map[string]bool{}}
+		types: map[string]reflect.Type{}, coded: map[string]bool{}, ports: map[string][]string{}, sinks: map[string]bool{}}
 	b.topology()
 	for _, d := range t.spouts {
 		b.spout(d)
@@ -42,6 +42,7 @@ type build struct {
 	errs   []error
 	places map[string]string       // component -> where it was declared first
 	types  map[string]reflect.Type // "component/stream" -> type of its values; absent: not a stream; nil: any
+	coded  map[string]bool         // "component/stream": it has a codec
 	ports  map[string][]string     // component -> its streams, for suggestions
 	sinks  map[string]bool         // components whose output goes to Kafka
 }
@@ -56,8 +57,9 @@ func (b *build) because(where, component string, err error) {
 }
 
 // stream notes a stream of a component.
-func (b *build) stream(component, name string, t reflect.Type) {
+func (b *build) stream(component, name string, t reflect.Type, c Codec) {
 	b.types[component+"/"+name] = known(t)
+	b.coded[component+"/"+name] = c != nil
 	b.ports[component] = append(b.ports[component], name)
 }
 

@@ -98,8 +98,15 @@ func (b *build) input(s *BoltSpec, in input, spec InputSpec, seen map[string]boo
 		b.wrong(in.where, s.Name, "component %q declares no stream %q; %s%s", spec.From, spec.Stream, what, suggest(spec.Stream, b.ports[spec.From]))
 		return
 	}
-	if want := s.Info.In; !fits(t, want) {
+	switch want, sink := s.Info.In, s.Info.Sink != nil; {
+	case fits(t, want) || sink && t == bytesType:
+	case sink:
+		b.wrong(in.where, s.Name, "the sink's codec is for %v, but stream %q carries %v; set a Codec for that", want, in.from, t)
+	default:
 		b.wrong(in.where, s.Name, "the bolt takes %v, but stream %q carries %v; give the stream a codec for %v", want, in.from, t, want)
+	}
+	if s.Info.Raw && t != nil && t != bytesType && t != stringType && !b.coded[key] {
+		b.wrong(in.where, s.Name, "the bolt takes bytes, but stream %q carries %v and has no codec; add .Stream(%q, codec) to %q", in.from, t, spec.Stream, spec.From)
 	}
 }
 

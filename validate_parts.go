@@ -23,11 +23,11 @@ func (b *build) spout(d *SpoutDecl) {
 	s.Info = b.source(d)
 	b.codec(d.where, d.name, s.Info.Codec)
 	s.Streams = []StreamSpec{{Codec: s.Info.Codec}}
-	raw := reflect.TypeFor[[]byte]()
+	raw := bytesType
 	if s.Info.New != nil || d.source == nil {
 		raw = nil // a user's spout emits what it likes
 	}
-	b.stream(d.name, "", typeOf(s.Info.Codec, raw))
+	b.stream(d.name, "", typeOf(s.Info.Codec, raw), s.Info.Codec)
 	b.spec.Spouts = append(b.spec.Spouts, s)
 }
 
@@ -187,10 +187,15 @@ func (b *build) streams(d *BoltDecl, s *BoltSpec) {
 			b.wrong(st.where, d.name, "the stream's name %q is not allowed; %s", st.name, nameRule)
 		}
 		s.Streams = append(s.Streams, StreamSpec{st.name, st.codec})
-		b.stream(d.name, st.name, typeOf(st.codec, nil))
+		b.stream(d.name, st.name, typeOf(st.codec, nil), st.codec)
 	}
-	b.stream(d.name, "", out)
+	b.stream(d.name, "", out, s.Streams[0].Codec)
 }
+
+var (
+	bytesType  = reflect.TypeFor[[]byte]()
+	stringType = reflect.TypeFor[string]()
+)
 
 // fits reports whether a value of type t may go where want is asked for, as far as types can
 // tell. nil is any type.

@@ -32,6 +32,11 @@ func (w *wanted) at(file string, line int, component, what string) {
 	w.ms = append(w.ms, killick.Mistake{Where: fmt.Sprintf("%s/%s:%d", filepath.Base(dir), base, line), Component: component, What: what})
 }
 
+// at2 is another mistake at the place of the last one.
+func (w *wanted) at2(component, what string) {
+	w.ms = append(w.ms, killick.Mistake{Where: w.ms[len(w.ms)-1].Where, Component: component, What: what})
+}
+
 // check compares all mistakes of top with those that were made: none more, none less.
 func (w *wanted) check(t *testing.T, top *killick.Topology) {
 	t.Helper()
@@ -347,6 +352,56 @@ func TestValidateDefaultsContradict(t *testing.T) {
 	top.Bolt("d", bolt.Batch(0, -1, func(context.Context, []*killick.Held) error { return nil })).Shuffle("in")
 	w.above("d", "bolt.Batch: max is 0; it must be at least 1")
 	w.ms = append(w.ms, killick.Mistake{Where: w.find("d"), Component: "d", What: "bolt.Batch: wait is -1ns; it must be positive"})
+	w.check(t, top)
+}
+
+// What joins nothing is one mistake like any other.
+func TestValidateTakesAnyError(t *testing.T) {
+	var w wanted
+	top := killick.New("errors")
+	top.Spout("in", spout.Kafka("in"))
+	top.Bolt("a", makes(knowing{err: joinsNothing{}})).Shuffle("in")
+	w.above("a", "joins nothing")
+	top.Bolt("b", makes(knowing{err: errors.Join(errors.New("one"), fmt.Errorf("two: %w", errors.New("three")))})).Shuffle("in")
+	w.above("b", "one")
+	w.at2("b", "two: three")
+	w.check(t, top)
+}
+
+type joinsNothing struct{}
+
+func (joinsNothing) Error() string   { return "joins nothing" }
+func (joinsNothing) Unwrap() []error { return nil }
+
+// What a sink cannot write, and bytes that nothing makes, are seen before the first record.
+func TestValidateBytes(t *testing.T) {
+	orders := bolt.Map(func(context.Context, order) (order, error) { return order{}, nil })
+	raw := bolt.Map(func(context.Context, []byte) (string, error) { return "", nil })
+	var w wanted
+	top := killick.New("bytes")
+	top.Spout("json", spout.KafkaSource{Topics: []string{"a"}, Codec: killick.JSON[order]()})
+	top.Spout("text", spout.KafkaSource{Topics: []string{"b"}, Codec: killick.String()})
+	top.Spout("raw", spout.Kafka("c"))
+	top.Spout("any", spout.Slice())
+	top.Bolt("bare", orders).Shuffle("json")
+	top.Bolt("coded", orders).Shuffle("json").Stream("", killick.JSON[order]())
+	top.Bolt("length", bolt.Map(func(context.Context, string) (string, error) { return "", nil })).Shuffle("text")
+	top.Bolt("open", bolt.Func(noop)).Shuffle("raw")
+	top.Bolt("audit", raw).Shuffle("json").Shuffle("text").Shuffle("raw").Shuffle("any").Shuffle("coded").Shuffle("length").Shuffle("open")
+	top.Bolt("out", bolt.Kafka("out")).Shuffle("json").Shuffle("text").Shuffle("raw").Shuffle("any").Shuffle("coded").Shuffle("length").Shuffle("open")
+	top.Bolt("encodes", bolt.KafkaSink{Topic: "out", Codec: killick.JSON[order]()}.New).Shuffle("json").Shuffle("raw").Shuffle("any").Shuffle("bare").Shuffle("open")
+	if err := top.Validate(); err != nil {
+		t.Errorf("good topology: %v", err)
+	}
+
+	top.Bolt("out2", bolt.Kafka("out")).Shuffle("bare")
+	w.above("out2", `the bolt takes bytes, but stream "bare" carries killick_test.order and has no codec; add .Stream("", codec) to "bare"`)
+	top.Bolt("audit2", raw).Shuffle("bare")
+	w.above("audit2", `the bolt takes bytes, but stream "bare" carries killick_test.order and has no codec`)
+	top.Bolt("encodes2", bolt.KafkaSink{Topic: "out", Codec: killick.JSON[order]()}.New).Shuffle("text")
+	w.above("encodes2", `the sink's codec is for killick_test.order, but stream "text" carries string; set a Codec for that`)
+	filtered := top.Bolt("keeps", bolt.Filter(func(context.Context, []byte) (bool, error) { return true, nil })).Shuffle("json")
+	filtered.Stream("", killick.JSON[order]()) // a filter of bytes passes on what comes
 	w.check(t, top)
 }
 

@@ -24,7 +24,8 @@ type KafkaSink struct {
 	TopicOf func(*killick.Tuple) string
 	// Codec encodes the values. Default: the input's bytes are written as they are: what was
 	// read from Kafka unchanged, an emitted value as its stream's codec makes it. Without one
-	// those are bytes and strings; other values fail permanently.
+	// those are bytes and strings; other values fail permanently, and where their type is known the
+	// topology's validation refuses the sink.
 	Codec killick.Codec
 	// Now stamps records with the time of writing, instead of the input's timestamp.
 	Now bool
@@ -46,7 +47,13 @@ func (s sink) BoltInfo() (killick.BoltInfo, error) {
 	case s.k.Topic != "" && s.k.TopicOf != nil:
 		err = fmt.Errorf("bolt.KafkaSink: both Topic (%q) and TopicOf are set", s.k.Topic)
 	}
-	return killick.BoltInfo{Sink: &killick.SinkInfo{Topic: s.k.Topic, TopicOf: s.k.TopicOf, Codec: s.k.Codec}}, err
+	info := killick.BoltInfo{Sink: &killick.SinkInfo{Topic: s.k.Topic, TopicOf: s.k.TopicOf, Codec: s.k.Codec}}
+	if s.k.Codec == nil {
+		info.Raw = true
+	} else {
+		info.In = s.k.Codec.Type()
+	}
+	return info, err
 }
 
 // Execute emits the input on the default stream, which the engine writes to Kafka.

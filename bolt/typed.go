@@ -10,7 +10,7 @@ import (
 
 // Map makes bolts of a function from one value to one value, which goes to the default stream
 // with the input's key, headers and time. Values are what the input stream's codec makes, or
-// what was emitted; []byte stands for the raw bytes.
+// what was emitted; a []byte In is Tuple.Bytes, the raw bytes of whatever the stream carries.
 //
 // A null value is a nil In where In is a pointer, slice, map or interface, and a permanent
 // failure where it is not. A nil Out of such a type is emitted as a null value.
@@ -55,12 +55,16 @@ func Filter[In any](f func(context.Context, In) (bool, error)) killick.BoltFacto
 	if f == nil {
 		return nil
 	}
-	return typed[In](reflect.TypeFor[In](), func(ctx context.Context, v In, in *killick.Tuple, out killick.Emitter) error {
+	out := reflect.TypeFor[In]()
+	if out == bytesType {
+		out = nil // what it passes on is what came, of whatever type
+	}
+	return typed[In](out, func(ctx context.Context, v In, in *killick.Tuple, e killick.Emitter) error {
 		ok, err := f(ctx, v)
 		if err != nil || !ok {
 			return err
 		}
-		out.Emit(in.Message())
+		e.Emit(in.Message())
 		return nil
 	})
 }
@@ -91,12 +95,18 @@ type typedBolt struct {
 }
 
 func (t typedBolt) BoltInfo() (killick.BoltInfo, error) {
-	return killick.BoltInfo{In: known(t.in), Out: known(t.out)}, nil
+	info := killick.BoltInfo{In: known(t.in), Out: known(t.out)}
+	if t.in == bytesType {
+		info.In, info.Raw = nil, true
+	}
+	return info, nil
 }
+
+var bytesType = reflect.TypeFor[[]byte]()
 
 // known is nil for interface types: they say nothing that can be checked at build time.
 func known(t reflect.Type) reflect.Type {
-	if t.Kind() == reflect.Interface {
+	if t == nil || t.Kind() == reflect.Interface {
 		return nil
 	}
 	return t

@@ -11,6 +11,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
+	"github.com/killick-io/killick/spout"
 	"github.com/killick-io/killick/testenv"
 )
 
@@ -94,6 +95,24 @@ func TestBytesOfAnyStream(t *testing.T) {
 	}
 }
 
+// In a topology: the bytes are those that were read, and a filter of bytes passes the value on.
+func TestBytesInTopology(t *testing.T) {
+	spaced := []byte(` {"Cents":7, "ID":"a"} `)
+	top := killick.New("raw")
+	top.Spout("in", spout.KafkaSource{Topics: []string{"in"}, Codec: killick.JSON[order]()})
+	top.Bolt("raw", pass[[]byte]()).Shuffle("in")
+	top.Bolt("keep", bolt.Filter(func(_ context.Context, b []byte) (bool, error) { return len(b) == len(spaced), nil })).
+		Shuffle("in").Stream("", killick.JSON[order]())
+	top.Bolt("cents", bolt.Map(func(_ context.Context, o order) (string, error) { return fmt.Sprint(o.Cents), nil })).Shuffle("keep")
+	r := testenv.Run(t, top, testenv.Feed("in", killick.Message{Bytes: spaced}, killick.Message{Value: order{"b", 1}}))
+	if got := r.Emitted("raw"); len(got) != 2 || string(got[0].Bytes) != string(spaced) || string(got[1].Bytes) != `{"ID":"b","Cents":1}` {
+		t.Errorf("raw: %+v", got)
+	}
+	if got := r.Emitted("cents"); len(got) != 1 || got[0].Value != "7" || r.Acked("in") != 2 {
+		t.Errorf("cents: %+v; dead: %+v", got, r.DeadLetters())
+	}
+}
+
 func TestWrongType(t *testing.T) {
 	for _, v := range []any{"text", &order{}, 7} {
 		out, err := try(t, pass[order](), killick.Message{Value: v})
@@ -162,15 +181,18 @@ func TestTypedInfo(t *testing.T) {
 	for _, c := range []struct {
 		f       killick.BoltFactory
 		in, out reflect.Type
+		raw     bool
 	}{
-		{bolt.Map(func(context.Context, order) (*order, error) { return nil, nil }), reflect.TypeFor[order](), reflect.TypeFor[*order]()},
-		{bolt.Map(func(context.Context, any) (error, error) { return nil, nil }), nil, nil},
-		{bolt.FlatMap(func(context.Context, []byte, func(int)) error { return nil }), reflect.TypeFor[[]byte](), reflect.TypeFor[int]()},
-		{bolt.Filter(func(context.Context, string) (bool, error) { return false, nil }), reflect.TypeFor[string](), reflect.TypeFor[string]()},
+		{bolt.Map(func(context.Context, order) (*order, error) { return nil, nil }), reflect.TypeFor[order](), reflect.TypeFor[*order](), false},
+		{bolt.Map(func(context.Context, any) (error, error) { return nil, nil }), nil, nil, false},
+		{bolt.FlatMap(func(context.Context, []byte, func(int)) error { return nil }), nil, reflect.TypeFor[int](), true},
+		{bolt.Filter(func(context.Context, string) (bool, error) { return false, nil }), reflect.TypeFor[string](), reflect.TypeFor[string](), false},
+		// A filter passes on what comes, of whatever type.
+		{bolt.Filter(func(context.Context, []byte) (bool, error) { return false, nil }), nil, nil, true},
 	} {
 		info, err := c.f().(killick.Informer).BoltInfo()
-		if err != nil || info.In != c.in || info.Out != c.out {
-			t.Errorf("%v -> %v (%v), want %v -> %v", info.In, info.Out, err, c.in, c.out)
+		if err != nil || info.In != c.in || info.Out != c.out || info.Raw != c.raw {
+			t.Errorf("%v -> %v, raw %v (%v), want %v -> %v, raw %v", info.In, info.Out, info.Raw, err, c.in, c.out, c.raw)
 		}
 	}
 	for name, f := range map[string]killick.BoltFactory{
