@@ -22,6 +22,8 @@ func (h *held) fix() func(k int, it *item) {
 		}
 		o := &h.outs[k]
 		it.anchors = it.anchors.Join(o.extra)
+		// h may be anchored to nothing; what it has joined with a tracked tuple is that one's.
+		it.loose = it.anchors.None()
 		for _, j := range o.joined {
 			if j := &j.item; j.chunk != nil && !it.loose && (it.chunk == nil || less(j, it)) {
 				// The origin of a join is the smallest of its roots'.
