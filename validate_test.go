@@ -157,7 +157,7 @@ func TestValidateNamesEveryMistakeAtOnce(t *testing.T) {
 	top.Spout("unset", spout.KafkaSource{})
 	w.above("unset", "set Topics or Pattern")
 	top.Spout("seq", spout.Seq(iter.Seq[killick.Message](nil)))
-	w.above("seq", "spout.New: the factory is nil")
+	w.above("seq", "spout.Seq: the sequence is nil")
 	top.Spout("tasks", spout.Kafka("t1")).Tasks(2)
 	w.above("tasks", "a Kafka spout has no tasks")
 	top.Spout("zerotasks", spout.Slice()).Tasks(0)

@@ -3,6 +3,7 @@ package spout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 
@@ -13,11 +14,18 @@ import (
 // is validated: construct cheaply, connect in Prepare ([killick.Preparer]).
 func New(f func() killick.Spout) killick.Source { return source{new: f} }
 
-type source struct{ new func() killick.Spout }
+type source struct {
+	new func() killick.Spout
+	err error // there is nothing to make spouts of
+}
 
 func (s source) SourceInfo() (killick.SourceInfo, error) {
 	if s.new == nil {
-		return killick.SourceInfo{New: func() killick.Spout { return nil }}, errors.New("spout.New: the factory is nil")
+		err := s.err
+		if err == nil {
+			err = errors.New("spout.New: the factory is nil")
+		}
+		return killick.SourceInfo{New: func() killick.Spout { return nil }}, err
 	}
 	return killick.SourceInfo{New: s.new}, nil
 }
@@ -48,10 +56,11 @@ func (s *slice) Next(context.Context) (killick.Message, func(error), error) {
 
 // Seq emits the messages of a sequence and ends with it. Each task runs the whole sequence, so
 // leave it at one task unless that is what you want. Nothing can interrupt a sequence that
-// blocks: implement [killick.Spout] to wait for something.
+// blocks: implement [killick.Spout] to wait for something. Nothing can resume one that panics: its
+// task fails from then on, with the back-off of a spout that returns errors, and the run does not end.
 func Seq(ms iter.Seq[killick.Message]) killick.Source {
 	if ms == nil {
-		return source{}
+		return source{err: errors.New("spout.Seq: the sequence is nil")}
 	}
 	return New(func() killick.Spout { return &seq{ms: ms} })
 }
@@ -60,12 +69,22 @@ type seq struct {
 	ms   iter.Seq[killick.Message]
 	next func() (killick.Message, bool)
 	stop func()
+	err  error // it has panicked; next would say that it is over
 }
 
 func (s *seq) Next(context.Context) (killick.Message, func(error), error) {
+	if s.err != nil {
+		return killick.Message{}, nil, s.err
+	}
 	if s.next == nil {
 		s.next, s.stop = iter.Pull(s.ms)
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			s.err = fmt.Errorf("spout.Seq: the sequence panicked: %v; it cannot go on", p)
+			panic(p) // to be reported, with the stack
+		}
+	}()
 	m, ok := s.next()
 	if !ok {
 		return killick.Message{}, nil, io.EOF

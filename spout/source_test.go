@@ -340,6 +340,40 @@ func TestNextErrors(t *testing.T) {
 	})
 }
 
+// A sequence that panics has not ended: what comes after is missing, and a run must not end well as if
+// it were all. It cannot go on either, so the spout fails until somebody looks.
+func TestSeqPanics(t *testing.T) {
+	info, err := spout.Seq(func(yield func(killick.Message) bool) {
+		if yield(killick.Message{Bytes: []byte("1")}) {
+			panic("the rest cannot be read")
+		}
+	}).SourceInfo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sp := info.New()
+	if m, _, err := sp.Next(t.Context()); err != nil || string(m.Bytes) != "1" {
+		t.Fatalf("%q, %v", m.Bytes, err)
+	}
+	func() {
+		defer func() {
+			if p := recover(); p != "the rest cannot be read" {
+				t.Errorf("panic %v", p)
+			}
+		}()
+		_, _, err := sp.Next(t.Context())
+		t.Errorf("no panic, %v", err)
+	}()
+	for range 3 {
+		if _, _, err := sp.Next(t.Context()); err == nil || errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "spout.Seq: the sequence panicked: the rest cannot be read") {
+			t.Errorf("after the panic: %v", err)
+		}
+	}
+	if err := sp.(killick.Cleaner).Cleanup(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 type next func(ctx context.Context) (killick.Message, func(error), error)
 
 func (f next) Next(ctx context.Context) (killick.Message, func(error), error) { return f(ctx) }
