@@ -28,7 +28,8 @@ type Partition struct {
 	started int
 	bytes   int64 // of chunks with an open record, started or not
 	// paused: fetching is paused, since bytes rose above the high water. Set only when the client
-	// has been told already: a resume must never overtake its pause.
+	// has been told already: a resume must never overtake its pause. It may come after the next
+	// one; what is delivered then asks for a pause again.
 	paused bool
 	until  int64 // a bounded run ends here; -1: never
 	moved  time.Time
@@ -100,7 +101,8 @@ func (p *Partition) Deliver(recs []*kgo.Record) (pause bool, err error) {
 		}
 	}
 	p.moved = time.Now()
-	return p.bytes > p.feed.high && !p.paused, nil
+	// Paused or not: a resume that was told without the lock may have overtaken the last pause.
+	return p.bytes > p.feed.high, nil
 }
 
 // Paused says that the client does not fetch the partition any more, because of what Deliver
