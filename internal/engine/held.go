@@ -28,9 +28,9 @@ type held struct {
 	outs  []heldEmit
 	loose []core.Emit[killick.Message]
 	bytes int
-	bad   error
-	sent  int  // emits that have left
-	lost  bool // what it was joined with has failed: an ack counts as a failure
+	bad   error // an emit was the bolt's mistake: an ack counts as a permanent failure
+	sent  int   // emits that have left
+	lost  bool  // what it was joined with has failed: an ack counts as a failure
 	ctx   *heldContext
 
 	// Links of the component's list; guarded by its mutex.
@@ -70,7 +70,7 @@ func (x *exec) hold() *held {
 	}
 	clear(x.ex.Out[len(keep):])
 	x.ex.Out, x.ex.Held = keep, true
-	h.bytes = x.ex.Bytes
+	h.bytes, h.bad = x.ex.Bytes, x.ex.Bad
 	x.c.held.add(h, x.e.watch.deadline(x.c.spec.Timeout))
 	if x.e.hard.Err() != nil {
 		h.leave() // the engine has given up on what is held, and will not look again
@@ -141,7 +141,7 @@ func (h *held) Emit(stream string, m any, with []core.Holder) error {
 			return killick.ErrFinished
 		}
 	}
-	// What follows is the bolt's mistake: an ack will count as a permanent failure.
+	// What follows is the bolt's mistake.
 	if out.em.Stream = slices.Index(h.c.names, stream); out.em.Stream < 0 {
 		h.bad = h.c.unknownStream(stream)
 		return h.bad

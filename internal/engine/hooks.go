@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -90,10 +91,21 @@ func userPlace() string {
 }
 
 // UnknownStream implements core.Hook.
-func (x *exec) UnknownStream(stream string) error { return x.c.unknownStream(stream) }
+func (x *exec) UnknownStream(stream string) error { return x.spoil(x.c.unknownStream(stream)) }
 
 // TooMuch implements core.Hook.
-func (x *exec) TooMuch(emits, bytes int) error { return x.c.tooMuch(emits, bytes) }
+func (x *exec) TooMuch(emits, bytes int) error { return x.spoil(x.c.tooMuch(emits, bytes)) }
+
+// spoil makes sure that an emit which was dropped fails the input also if its handle acks before
+// Execute returns.
+func (x *exec) spoil(err error) error {
+	if h := x.held; h != nil {
+		h.mu.Lock()
+		h.bad = cmp.Or(h.bad, err)
+		h.mu.Unlock()
+	}
+	return err
+}
 
 func (c *component) unknownStream(stream string) error {
 	return fmt.Errorf("killick: component %q declares no stream %q; add .Stream(%q, codec) to it", c.spec.Name, stream, stream)

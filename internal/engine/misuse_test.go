@@ -41,6 +41,34 @@ func TestBadEmits(t *testing.T) {
 				t.Error("acked")
 			}
 		}, `declares no stream "nowhere"`},
+		{"unknown stream, then held", nil, false, func(out killick.Emitter) {
+			out.EmitTo("nowhere", killick.Message{})
+			if out.Hold().Ack() {
+				t.Error("acked")
+			}
+		}, `declares no stream "nowhere"`},
+		{"unknown stream after Hold", nil, false, func(out killick.Emitter) {
+			h := out.Hold()
+			out.EmitTo("nowhere", killick.Message{})
+			if h.Ack() {
+				t.Error("acked")
+			}
+		}, `declares no stream "nowhere"`},
+		{"untracked on an unknown stream after Hold", nil, false, func(out killick.Emitter) {
+			h := out.Hold()
+			out.EmitUntracked("nowhere", killick.Message{})
+			if h.Ack() {
+				t.Error("acked")
+			}
+		}, `declares no stream "nowhere"`},
+		{"too many, then held", nil, false, func(out killick.Emitter) {
+			for range core.MaxEmits + 1 {
+				out.Emit(killick.Message{})
+			}
+			if out.Hold().Ack() {
+				t.Error("acked")
+			}
+		}, "more than 10000 messages"},
 		{"both bytes and value", nil, false, func(out killick.Emitter) { out.Emit(killick.Message{Bytes: []byte("a"), Value: "b"}) }, "both Bytes and a Value"},
 		{"both, bytes twice", nil, false, func(out killick.Emitter) { out.Emit(killick.Message{Bytes: []byte("a"), Value: []byte("b")}) }, "both Bytes and a Value"},
 		{"another type", killick.String(), false, func(out killick.Emitter) { out.Emit(killick.Message{Value: thing{1}}) }, "carries string, but a engine_test.thing was emitted"},
