@@ -212,6 +212,14 @@ func (c Config) usesSASL() bool {
 	return c.SecurityProtocol == "sasl_plaintext" || c.SecurityProtocol == "sasl_ssl"
 }
 
+// user is who brokers take this worker for; "" if only they know (a certificate, options in Kafka).
+func (c Config) user() string {
+	if c.usesSASL() {
+		return c.SASL.User
+	}
+	return ""
+}
+
 // Origin says where the value of a key ("kafka.session_timeout") came from:
 // "flag --drain", "env KILLICK_DRAIN", "killick.yaml:3:8", "default", or "code"
 // for a field that was not set by Load. An unknown key gives "".

@@ -6,9 +6,11 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -48,6 +50,10 @@ func TestRefusedAtStart(t *testing.T) {
 		"a wrong password": {top: in, opts: []embedded.Option{embedded.SASL("SCRAM-SHA-256", "u", "right")}, change: func(c *worker.Config) {
 			c.SecurityProtocol, c.SASL = "sasl_plaintext", worker.SASL{Mechanism: "SCRAM-SHA-256", User: "u", Password: worker.NewSecret("wr0ng")}
 		}, code: 5, is: worker.ErrAuth, says: []string{"wrong user or password", "SCRAM-SHA-256"}},
+		"the dead-letter topic may not be written to": {top: in, opts: restricted("in.t.dlq"), change: asUser, code: 1,
+			says: []string{`the dead-letter topic of "in"`, `operation WRITE on topic "in.t.dlq"`, "kafka-acls.sh", "--add --allow-principal User:u --operation Write --topic in.t.dlq"}},
+		"the sink may not be written to": {top: func() *killick.Topology { return copying(bolt.Kafka("out")) }, opts: restricted("out"), change: asUser, code: 1,
+			says: []string{`sink "out"`, `operation WRITE on topic "out"`, "kafka-acls.sh", "User:u"}},
 		"no credentials": {top: in, opts: []embedded.Option{embedded.SASL("PLAIN", "u", "right")}, code: 5, is: worker.ErrAuth, says: []string{"is SASL missing?"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +70,7 @@ func TestRefusedAtStart(t *testing.T) {
 				if err == nil || !contains(err.Error(), tt.says...) || worker.ExitCode(err) != tt.code || tt.is != nil && !errors.Is(err, tt.is) {
 					t.Errorf("exit code %d, want %d: %v", worker.ExitCode(err), tt.code, err)
 				}
-				if err != nil && contains(err.Error(), "wr0ng") {
+				if err != nil && (contains(err.Error(), "wr0ng") || contains(err.Error(), "pa55")) {
 					t.Error("the password is shown")
 				}
 				if d := time.Since(start); d > 15*time.Second {
@@ -76,6 +82,57 @@ func TestRefusedAtStart(t *testing.T) {
 			}, append([]embedded.Option{embedded.Topic("in", 3)}, tt.opts...)...)
 		})
 	}
+}
+
+// restricted makes a broker with a user u who may read in in group g, and topics that u may only look at.
+func restricted(topics ...string) []embedded.Option {
+	acl := func(kind kmsg.ACLResourceType, name string, op kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
+	}
+	acls := []kfake.ACL{acl(kmsg.ACLResourceTypeTopic, "in", kmsg.ACLOperationRead), acl(kmsg.ACLResourceTypeGroup, "g", kmsg.ACLOperationRead)}
+	opts := []embedded.Option{embedded.SASL("PLAIN", "admin", "secret")}
+	for _, t := range topics {
+		opts = append(opts, embedded.Topic(t, 3))
+		acls = append(acls, acl(kmsg.ACLResourceTypeTopic, t, kmsg.ACLOperationDescribe))
+	}
+	return append(opts, embedded.Kfake(kfake.EnableACLs(), kfake.User("PLAIN", "u", "pa55", acls...)))
+}
+
+func asUser(c *worker.Config) {
+	c.SecurityProtocol, c.SASL = "sasl_plaintext", worker.SASL{Mechanism: "PLAIN", User: "u", Password: worker.NewSecret("pa55")}
+}
+
+// The right to write to a dead-letter topic is granted while the worker runs: dead letters that
+// waited for it are written.
+func TestRightToWriteComesLater(t *testing.T) {
+	tell(t, func(s *story) {
+		var c tally
+		bad := func(context.Context, *killick.Tuple, killick.Emitter) error {
+			return killick.Permanent(errors.New("bad"))
+		}
+		r := s.start(counting(&c, spout.Kafka("in"), bad), asUser)
+		s.drained("in")
+		acls := s.admin()
+		deny := kadm.NewACLs().Topics("in.t.dlq").ResourcePatternType(kadm.ACLPatternLiteral).Operations(kadm.OpWrite).Deny("User:u").DenyHosts("*")
+		if _, err := acls.CreateACLs(s.ctx(), deny); err != nil {
+			t.Fatal(err)
+		}
+		s.produce("in", 0, "1")
+		s.until("readiness says what is missing", func() bool {
+			_, text := r.ready("dead-letters")
+			return contains(text, "in.t.dlq", "operation WRITE", "kafka-acls.sh")
+		})
+		if _, err := acls.DeleteACLs(s.ctx(), deny); err != nil {
+			t.Fatal(err)
+		}
+		s.drained("in")
+		r.end()
+		if n := len(s.read("in.t.dlq")); n != 1 {
+			t.Errorf("%d dead letters", n)
+		}
+		c.once(t, "1")
+	}, append(restricted(), embedded.Topic("in", 3), embedded.Topic("in.t.dlq", 3), embedded.Kfake(kfake.User("PLAIN", "u", "pa55",
+		kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "in.t.dlq", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationWrite, Allow: true})))...)
 }
 
 // Everything that is wrong with a topology's topics is said at once.
@@ -166,16 +223,16 @@ func TestNewTopicWithoutDeadLetters(t *testing.T) {
 // also for the first look at the cluster.
 func TestUserOptionsReachTheClients(t *testing.T) {
 	tell(t, func(s *story) {
-		dials := 0
+		var dials atomic.Int32 // clients dial at the same time
 		s.cfg.Kafka = append(s.cfg.Kafka[1:], kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
-			dials++
+			dials.Add(1)
 			return s.b.Dialer()(ctx, network, addr)
 		}), kgo.WithHooks(new(helloHook)))
 		r := s.start(counting(new(tally), spout.Kafka("in"), nil), func(c *worker.Config) { c.Place = "p" })
 		s.drained("in")
 		r.end()
-		if dials < 4 {
-			t.Errorf("%d dials by the user's dialer", dials)
+		if dials.Load() < 4 {
+			t.Errorf("%d dials by the user's dialer", dials.Load())
 		}
 		for _, a := range s.b.Assignments() {
 			if a.ClientID != "killick.t.consumer" || a.Instance == nil || *a.Instance != "p" {

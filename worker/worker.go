@@ -355,8 +355,8 @@ func (w *Worker) fatal(err error) {
 	}
 }
 
-// checkSinks refuses topics of sinks that are missing, while there is time to say so, and notes
-// how large their batches may be.
+// checkSinks refuses topics of sinks that are missing or may not be written to, while there is
+// time to say so, and notes how large their batches may be.
 func (w *Worker) checkSinks(ctx context.Context, limits *outbox.Limits) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -366,7 +366,11 @@ func (w *Worker) checkSinks(ctx context.Context, limits *outbox.Limits) error {
 		if k == nil || k.Topic == "" {
 			continue
 		}
-		if _, err := w.admin.Topics(ctx, k.Topic); err != nil {
+		_, err := w.admin.Topics(ctx, k.Topic)
+		if err == nil {
+			err = w.admin.MayWrite(ctx, w.cfg.user(), k.Topic)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("worker: sink %q: %w", w.spec.Bolts[i].Name, err))
 			continue
 		}
@@ -406,6 +410,9 @@ func (w *Worker) ensureDLQ(ctx context.Context, t kafka.Topic) error {
 			return terr
 		}
 		d, err = all[name], nil
+	}
+	if err == nil {
+		err = w.admin.MayWrite(ctx, w.cfg.user(), name)
 	}
 	if err != nil {
 		return fmt.Errorf("worker: the dead-letter topic of %q: %w", t.Name, err)

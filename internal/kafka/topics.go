@@ -26,7 +26,13 @@ type Topic struct {
 // up to MetadataMinAge old (5 s by default), in which a topic or partition just
 // made, by us or by others, is missing; this goes past it and renews it.
 func (a *Admin) metadata(ctx context.Context, names ...string) (map[string]kmsg.MetadataResponseTopic, error) {
+	return a.ask(ctx, false, names...)
+}
+
+// ask is metadata, with the operations that are allowed on each topic if rights is set.
+func (a *Admin) ask(ctx context.Context, rights bool, names ...string) (map[string]kmsg.MetadataResponseTopic, error) {
 	req := kmsg.NewPtrMetadataRequest()
+	req.IncludeTopicAuthorizedOperations = rights
 	req.Topics = make([]kmsg.MetadataRequestTopic, 0, len(names)) // none, not all
 	for _, name := range names {
 		rt := kmsg.NewMetadataRequestTopic()
