@@ -11,8 +11,9 @@ import (
 // Emitter takes the outputs of one execution, anchored to its input. They leave when
 // Execute returns nil, and are dropped when it returns an error. An Emitter belongs to
 // the goroutine that Execute runs on and is good until Execute returns: later uses are
-// dropped and counted. Outputs of one execution are limited to 10,000 messages and
-// 8 MiB; more fails the input permanently.
+// dropped and counted. Outputs of one execution are limited to 10,000 messages and 8 MiB of
+// keys, bytes, text and headers (other Values are not weighed); more fails the input
+// permanently.
 type Emitter core.Emitter[Message]
 
 // Emit emits m on the default stream.

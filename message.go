@@ -27,9 +27,17 @@ type Message struct {
 	Time time.Time
 }
 
-// size estimates the bytes that m holds, for the limit on one execution's outputs.
+// size estimates the bytes that m holds, for the limit on one execution's outputs. What a Value
+// other than bytes and text takes is not known; it counts as a message only.
 func (m *Message) size() int {
 	n := len(m.Key) + len(m.Bytes) + 64
+	switch v := m.Value.(type) {
+	case nil:
+	case []byte:
+		n += len(v)
+	case string:
+		n += len(v)
+	}
 	for i := range m.Headers {
 		n += len(m.Headers[i].Key) + len(m.Headers[i].Value)
 	}

@@ -177,6 +177,29 @@ func TestZeroHandles(t *testing.T) {
 }
 
 // Both ways to give the payload at once are a mistake, wherever it is made.
+// The limit of one execution's outputs counts bytes and text wherever a message has them.
+func TestOutputsAreWeighed(t *testing.T) {
+	big := make([]byte, 3<<20)
+	for name, m := range map[string]killick.Message{
+		"key":      {Key: big},
+		"bytes":    {Bytes: big},
+		"value":    {Value: big},
+		"text":     {Value: string(big)},
+		"headers":  {Headers: []killick.Header{{Key: "h", Value: big}}},
+		"one item": {Value: struct{}{}}, // of unknown size
+	} {
+		r, err := testenv.Execute(t.Context(), bolt.Func(func(_ context.Context, _ *killick.Tuple, out killick.Emitter) error {
+			for range 3 {
+				out.Emit(m)
+			}
+			return nil
+		})(), killick.Message{})
+		if tooMuch := name != "one item"; killick.IsPermanent(err) != tooMuch || (len(r.Emitted("")) == 0) != tooMuch {
+			t.Errorf("%s: %v, %d left", name, err, len(r.Emitted("")))
+		}
+	}
+}
+
 func TestBytesAndValue(t *testing.T) {
 	both := killick.Message{Bytes: []byte("b"), Value: "v"}
 	top := killick.New("both")

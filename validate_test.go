@@ -349,6 +349,9 @@ func TestValidateDefaultsContradict(t *testing.T) {
 	top.Bolt("b", bolt.Batch(10, 30*time.Second, func(context.Context, []*killick.Held) error { return nil })).Shuffle("in")
 	w.above("b", "the time-out is 30s, but the bolt may hold a tuple for 33s")
 	top.Bolt("c", bolt.Batch(10, 30*time.Second, func(context.Context, []*killick.Held) error { return nil })).Shuffle("in").Timeout(40 * time.Second)
+	// "For ever" is no wait that a time-out could be above.
+	top.Bolt("e", bolt.Batch(10, math.MaxInt64, func(context.Context, []*killick.Held) error { return nil })).Shuffle("in")
+	w.above("e", "the time-out is 30s, but the bolt may hold a tuple for 2562047h47m16.854775807s")
 	top.Bolt("d", bolt.Batch(0, -1, func(context.Context, []*killick.Held) error { return nil })).Shuffle("in")
 	w.above("d", "bolt.Batch: max is 0; it must be at least 1")
 	w.ms = append(w.ms, killick.Mistake{Where: w.find("d"), Component: "d", What: "bolt.Batch: wait is -1ns; it must be positive"})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -42,7 +43,9 @@ func (b *batch) BoltInfo() (killick.BoltInfo, error) {
 		errs = append(errs, fmt.Errorf("bolt.Batch: wait is %v; it must be positive", b.wait))
 	}
 	tick := max(b.wait/10, time.Millisecond)
-	return killick.BoltInfo{Tick: tick, Keeps: max(b.wait, 0) + tick}, errors.Join(errs...)
+	keeps := max(b.wait, 0)
+	keeps += min(tick, math.MaxInt64-keeps) // a wait without end must not overflow
+	return killick.BoltInfo{Tick: tick, Keeps: keeps}, errors.Join(errs...)
 }
 
 func (b *batch) Execute(ctx context.Context, _ *killick.Tuple, out killick.Emitter) error {
