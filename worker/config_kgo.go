@@ -8,6 +8,7 @@ import (
 	"net"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -176,6 +177,10 @@ func probeKafka(opts []kgo.Opt) (userOpts, error) {
 			u.dials, u.tls = true, with.tls
 		case setsDialer(o):
 			u.dials, u.dial = true, with.dial
+		case !slices.Equal(with.codecs, without.codecs):
+			// A client of kgo rearranges the list of its codecs in place, in the option itself:
+			// each worker that shares the option needs a list of its own.
+			u.rest = append(u.rest, kgo.ProducerBatchCompression(slices.Clone(with.codecs)...))
 		default:
 			u.rest = append(u.rest, o)
 		}
@@ -189,6 +194,7 @@ type probe struct {
 	sasl   []sasl.Mechanism
 	tls    *tls.Config
 	dial   kafka.DialFunc
+	codecs []kgo.CompressionCodec
 }
 
 // probeOne applies o on top of a base of options and returns what came out,
@@ -237,6 +243,8 @@ func probeBases() [][]kgo.Opt {
 		kgo.InstanceID("killick-probe"),
 		kgo.Balancers(probeBalancer{kgo.RangeBalancer()}),
 		kgo.AutoCommitInterval(long),
+		kgo.ProducerBatchCompression(kgo.GzipCompression().WithLevel(7919)),
+		kgo.WithCompressor(probeCompressor{}),
 	}
 	group := append(common[:len(common):len(common)],
 		kgo.ConsumerGroup("killick-probe"),
@@ -263,6 +271,9 @@ func probeBases() [][]kgo.Opt {
 // probeBalancer is a balancer of a type that no user has.
 type probeBalancer struct{ kgo.GroupBalancer }
 
+// probeCompressor keeps a probe from making kgo's own, which writes into the user's option.
+type probeCompressor struct{ kgo.Compressor }
+
 // errProbed stops NewClient once the options are known.
 var errProbed = errors.New("worker: probed")
 
@@ -280,6 +291,7 @@ func (h readHook) OnNewClient(cl *kgo.Client) {
 	}
 	h.into.sasl, _ = cl.OptValue(kgo.SASL).([]sasl.Mechanism)
 	h.into.tls, _ = cl.OptValue(kgo.DialTLSConfig).(*tls.Config)
+	h.into.codecs, _ = cl.OptValue(kgo.ProducerBatchCompression).([]kgo.CompressionCodec)
 	h.into.dial, _ = cl.OptValue(kgo.Dialer).(func(context.Context, string, string) (net.Conn, error))
 	panic(errProbed)
 }
@@ -304,7 +316,8 @@ func readOpts(opts []kgo.Opt) (p probe, err error) {
 // function, so the value does not tell; but a Dialer and a TLS config exclude
 // each other.
 func setsDialer(o kgo.Opt) bool {
-	return kgo.ValidateOpts(o) == nil && kgo.ValidateOpts(o, kgo.DialTLSConfig(new(tls.Config))) != nil
+	plain := kgo.WithCompressor(probeCompressor{})
+	return kgo.ValidateOpts(plain, o) == nil && kgo.ValidateOpts(plain, o, kgo.DialTLSConfig(new(tls.Config))) != nil
 }
 
 // optName is the name of an option's function.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"go.uber.org/goleak"
+
+	"github.com/killick-io/killick/internal/kafka"
 )
 
 // somePool is a pool of kgo.
@@ -142,6 +145,36 @@ type failWriter struct{ t *testing.T }
 func (w failWriter) Write(p []byte) (int, error) {
 	w.t.Errorf("a probe logged: %s", p)
 	return len(p), nil
+}
+
+// Workers of one process share a Config, and with it the options, also while they start: kgo writes
+// into the list of codecs of the very option. The race detector judges.
+func TestKafkaOptsAreShared(t *testing.T) {
+	c := Config{Kafka: []kgo.Opt{kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.ZstdCompression(), kgo.NoCompression()), kgo.DisableClientMetrics()}}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := c.Validate(); err != nil {
+				t.Error(err)
+			}
+			k, err := c.withDefaults().cluster("orders")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			cl, err := kafka.NewProducer(c.withDefaults().clusterFor(k, true), c.withDefaults().producer(kafka.Outputs))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer cl.Close()
+			codecs, _ := cl.OptValue(kgo.ProducerBatchCompression).([]kgo.CompressionCodec)
+			if len(codecs) != 3 || codecs[0] != kgo.ZstdCompression() {
+				t.Errorf("compression %v", codecs)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestKafkaOptsMistakes(t *testing.T) {
