@@ -28,7 +28,8 @@ type Task struct {
 }
 
 // Preparer is an optional interface of bolts and spouts. Tuples wait for Prepare; an
-// error is tried again by the component's retry policy, then stops the worker.
+// error is tried again by the component's retry policy (a spout has none: 5 tries with the
+// default back-off), then stops the worker; a [Permanent] one does at once.
 type Preparer interface {
 	Prepare(ctx context.Context, t Task) error
 }

@@ -51,7 +51,9 @@ func (c *codec[T]) check() error {
 }
 
 // JSON is encoding/json for T. Decode refuses anything but white space after the value. The
-// text null is a value, which T must be able to hold; a null record value never gets here.
+// text null is a value, as encoding/json has it: nil of a pointer, slice, map or interface, the
+// zero value of another T. A null record value never gets here. A nil interface (null in JSON[any])
+// is a null value where it is emitted again.
 func JSON[T any]() Codec {
 	return &codec[T]{
 		encode: func(v T) ([]byte, error) { return json.Marshal(v) },

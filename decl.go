@@ -136,8 +136,8 @@ func (d *BoltDecl) ByPartition(from string) *BoltDecl {
 	return d.input(from, ByPartitionGrouping, nil, nil)
 }
 
-// Fields gives tuples with equal keys to one task. key nil: the tuple's key; nil keys go
-// to one task. key runs on the emitter's goroutine and must be quick.
+// Fields gives tuples with equal keys to one task (of this worker, see Tasks). key nil: the
+// tuple's key; nil keys go to one task. key runs on the emitter's goroutine and must be quick.
 func (d *BoltDecl) Fields(from string, key func(*Tuple) []byte) *BoltDecl {
 	return d.input(from, FieldsGrouping, key, nil)
 }
@@ -148,7 +148,7 @@ func (d *BoltDecl) PartialKey(from string, key func(*Tuple) []byte) *BoltDecl {
 	return d.input(from, PartialKeyGrouping, key, nil)
 }
 
-// Global gives all tuples to the first task.
+// Global gives all tuples to the first task (of this worker, see Tasks).
 func (d *BoltDecl) Global(from string) *BoltDecl { return d.input(from, GlobalGrouping, nil, nil) }
 
 // All gives each tuple to every task; each has a tuple of its own, with its own tries.
@@ -163,7 +163,8 @@ func (d *BoltDecl) Custom(from string, pick func(dst []int, t *Tuple, tasks int)
 }
 
 // Tasks sets the number of tasks: of a placed component in the whole topology, of a local
-// one in each worker. Default: 1.
+// one in each worker. As of now tuples do not leave their worker, so that each worker runs n
+// tasks of a placed component, too. Default: 1.
 func (d *BoltDecl) Tasks(n int) *BoltDecl {
 	if n < 1 || n > maxTasks {
 		d.wrong(fmt.Errorf("Tasks(%d): use between 1 and %d", n, maxTasks))
@@ -172,7 +173,8 @@ func (d *BoltDecl) Tasks(n int) *BoltDecl {
 	return d
 }
 
-// Placed makes a component placed that would be local: exactly n tasks in the topology.
+// Placed makes a component placed that would be local: exactly n tasks in the topology, once
+// tuples can leave their worker; see Tasks.
 func (d *BoltDecl) Placed() *BoltDecl { d.placed = true; return d }
 
 // InFlight lets up to n executions of each task run at a time, on goroutines of their own:

@@ -81,9 +81,10 @@ func (h *Held) Context() context.Context {
 }
 
 // Emit emits m on the default stream, anchored to h and to all of with at once. It
-// leaves at h's Ack. It returns ErrFinished if one of them has its verdict. If h fails
-// later, those of with that have acked by then are replayed from their roots, since
-// what they were joined to is lost.
+// leaves at h's Ack. It returns ErrFinished if one of them has its verdict. Any other error
+// (a stream that is not declared, more than the limits of [Emitter]) is the bolt's mistake:
+// an Ack of h will fail the tuple permanently. If h fails later, those of with that have
+// acked by then are replayed from their roots, since what they were joined to is lost.
 func (h *Held) Emit(m Message, with ...*Held) error { return h.EmitTo("", m, with...) }
 
 // EmitTo is Emit on a declared stream.
@@ -103,8 +104,11 @@ func (h *Held) EmitTo(stream string, m Message, with ...*Held) error {
 	return x.Emit(stream, &m, hs)
 }
 
-// Ack ends the tuple well; its emits leave. false: it had its verdict, nothing changed.
-// Ack may wait for room in the queues of the components that its emits go to.
+// Ack ends the tuple well; its emits leave. false: it had its verdict and nothing changed, or
+// what it emitted cannot leave (an Emit returned an error, a tuple that it was joined with has
+// failed) and the try has failed. true is no promise that the tree goes on well: an emit that
+// a codec, a grouping or Kafka refuses then fails the try, too. Ack may wait for room in the
+// queues of the components that its emits go to.
 func (h *Held) Ack() bool {
 	x := h.holder()
 	return x != nil && x.Ack()

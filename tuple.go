@@ -12,7 +12,7 @@ import (
 type Tuple core.Tuple
 
 // Origin is the place of a root record in Kafka. A spout other than Kafka numbers what
-// it emits: Topic is the spout's name, Partition its task.
+// it emits, from 0 in each process: Topic is the spout's name, Partition its task.
 type Origin struct {
 	Topic     string
 	Partition int32
@@ -77,5 +77,7 @@ func (t *Tuple) Attempt() int { return t.core().Attempt() }
 
 // ID names the tuple: the origin, and the way of emits from there. It is equal on every
 // replay as long as bolts emit the same in the same order, which makes it the
-// idempotency key for side effects. It is "" for what is anchored to nothing.
+// idempotency key for side effects. It is "" for what is anchored to nothing. Of a spout
+// other than Kafka it is equal on replays in one process only, and the next process gives
+// the same IDs to other messages: take a key from the message there.
 func (t *Tuple) ID() string { return t.core().ID() }

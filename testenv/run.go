@@ -59,7 +59,8 @@ func (r *Result) Emitted(stream string) []killick.Message {
 // Written returns what sinks wrote to a topic, encoded.
 func (r *Result) Written(topic string) []killick.Message { return r.written[topic] }
 
-// DeadLetters returns the roots that were given up, in the order in which their trees ended.
+// DeadLetters returns the roots of Kafka spouts that were given up, in the order in which their trees
+// ended. Other spouts are told by done.
 func (r *Result) DeadLetters() []DeadLetter { return r.dead }
 
 // Attempts returns how often a component executed each tuple, by the tuple's ID.
