@@ -182,10 +182,10 @@ func (d *dispatcher) fuse(t *task, f *frame) int {
 	prev := x.begin(f, d.r)
 	next := f.run.From
 	for from := next; next < f.run.To; from = next {
-		start := time.Now()
+		start := x.clock()
 		var pulse bool
 		next, pulse = x.records(f, next)
-		slow := x.gauge(time.Since(start), next-from)
+		slow := x.gauge(start, next-from)
 		x.out.flush()
 		f.settle(from, next)
 		if pulse && (slow || d.e.hard.Err() != nil) {

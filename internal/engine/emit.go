@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
 	"github.com/killick-io/killick/internal/core"
@@ -38,7 +40,7 @@ func (o *router) emit(ports []*port, in *item, outs []core.Emit[killick.Message]
 				o.child(it, p, in, &out.M, ordinal+k, out.Loose)
 				it.key, it.bytes, it.headers = out.M.Key, out.M.Bytes, out.M.Headers
 				if tg.b.full() {
-					o.send(tg)
+					o.sendFull(tg)
 				}
 			}
 			continue
@@ -125,7 +127,7 @@ func (o *router) deliver(ed *edge, it *item, picks []int) {
 			slot.path = slot.path.Copied(i)
 		}
 		if tg.b.full() {
-			o.send(tg)
+			o.sendFull(tg)
 		}
 	}
 }
@@ -143,6 +145,13 @@ func (o *router) flush() {
 			o.send(&o.targets[i])
 		}
 	}
+}
+
+// sendFull is send amid an execution, whose time it is not.
+func (o *router) sendFull(tg *target) {
+	start := time.Now()
+	o.send(tg)
+	o.away += time.Since(start)
 }
 
 // send runs a target's batch in line, if it can, or hands it over.

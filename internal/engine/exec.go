@@ -40,6 +40,7 @@ type exec struct {
 	index int
 	held  *held
 	user  bool          // user code runs: a panic is its
+	skips int           // inputs since the last gauge that were not executed
 	pace  time.Duration // moving average of an execution
 }
 
@@ -73,10 +74,10 @@ func (x *exec) begin(f *frame, r *runner) (prev *exec) {
 func (x *exec) run(b *batch, from int, f *frame, r *runner, inline bool) (next int) {
 	prev := x.begin(f, r)
 	for next = from; next < len(b.items); from = next {
-		start := time.Now()
+		start := x.clock()
 		var pulse bool
 		next, pulse = x.items(b, next)
-		slow := x.gauge(time.Since(start), next-from)
+		slow := x.gauge(start, next-from)
 		x.settle(b, from, next)
 		if pulse && (x.e.hard.Err() != nil || inline && slow || !inline && x.t.wanted()) {
 			break
@@ -104,12 +105,20 @@ func (x *exec) settle(b *batch, from, to int) {
 	}
 }
 
-// gauge notes that n executions took busy, and decides whether the task is slow. A few long
-// ones among many weigh as the average does; what a batch's sending takes does not count.
-func (x *exec) gauge(busy time.Duration, n int) (slow bool) {
-	if n == 0 {
+// clock starts what gauge measures.
+func (x *exec) clock() time.Time {
+	x.out.away, x.skips = 0, 0
+	return time.Now()
+}
+
+// gauge notes that what became of n inputs began at start, and decides whether the task is slow. A
+// few long executions among many weigh as the average does; what a batch's sending takes does not
+// count.
+func (x *exec) gauge(start time.Time, n int) (slow bool) {
+	if n -= x.skips; n == 0 {
 		return x.t.slow.Load()
 	}
+	busy := time.Since(start) - x.out.away
 	x.c.stats.observe(busy, n)
 	per := busy / time.Duration(n)
 	x.pace += (per - x.pace) * time.Duration(min(n, 64)) / 64
@@ -144,6 +153,7 @@ func (x *exec) items(b *batch, i int) (next int, pulse bool) {
 		x.it = it
 		if !it.anchors.Live() || f != nil && !f.live(it) {
 			x.c.stats.skipped.Add(1)
+			x.skips++
 			continue
 		}
 		t := x.fresh()
@@ -173,6 +183,7 @@ func (x *exec) records(f *frame, i int) (next int, pulse bool) {
 	t.Fill(nil, port, c, next, nil, f.attempt)
 	for ; next < to; next++ {
 		if f.hasDead && f.dead[next-f.run.From] {
+			x.skips++
 			continue
 		}
 		if core.Race {

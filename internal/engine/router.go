@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/internal/core"
 )
@@ -20,7 +22,8 @@ type router struct {
 	counts  []int      // of picks, per edge
 	ready   []item     // outputs that were checked ahead; what is behind the length is zero
 	scratch []int
-	emitted []int64 // per port, since the last flush
+	emitted []int64       // per port, since the last flush
+	away    time.Duration // that sending full batches has taken since its emitter looked last
 }
 
 type target struct {
