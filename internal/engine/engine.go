@@ -63,7 +63,7 @@ const (
 	TryFailed     EventKind = iota // and will be tried again after Wait
 	TupleDead                      // tries used up, or permanent
 	RootReplayed                   // a tree will run again as a new attempt
-	LooseDropped                   // an untracked tuple was given up
+	LooseDropped                   // an untracked tuple, or output, was given up
 	TaskStuck                      // user code has had a tuple for twice its time-out
 	PrepareFailed                  // and will be tried again after Wait
 	HookFailed                     // Tick, Flush or Cleanup returned an error

@@ -331,7 +331,7 @@ func (x *exec) entry() *entry {
 // has left.
 func (x *exec) emit() error {
 	if x.c.sink != nil {
-		return x.c.write(x.input(), x.ex.Out, x, nil)
+		return x.c.write(x.input(), x.ex.Out, x, nil, false)
 	}
 	return x.out.emit(x.c.ports, x.input(), x.ex.Out, 0, nil)
 }

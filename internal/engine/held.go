@@ -251,7 +251,7 @@ func (h *held) send() error {
 	}
 	ems = append(ems, loose...)
 	if c.sink != nil {
-		return c.write(&h.item, ems, nil, h)
+		return c.write(&h.item, ems, nil, h, false)
 	}
 	if len(ems) > 0 {
 		if !c.lateBegin() {
@@ -306,16 +306,26 @@ func (c *component) lateEnd() { <-c.late }
 // sendLoose sends untracked emits that came after the ack.
 func (h *held) sendLoose() {
 	c := h.c
-	if !c.lateBegin() {
-		return
-	}
-	defer c.lateEnd()
 	h.mu.Lock()
 	loose, n := h.loose, h.sent
 	h.loose, h.sent = nil, n+len(loose)
 	h.mu.Unlock()
-	if len(loose) > 0 && c.lateOut.emit(c.ports, &h.item, loose, n, nil) == nil {
-		c.lateOut.flush()
+	if len(loose) == 0 {
+		return
+	}
+	err := error(nil)
+	if c.sink != nil {
+		err = c.write(&h.item, loose, nil, nil, true)
+	} else if !c.lateBegin() {
+		err = errStopped
+	} else {
+		if err = c.lateOut.emit(c.ports, &h.item, loose, n, nil); err == nil {
+			c.lateOut.flush()
+		}
+		c.lateEnd()
+	}
+	if err != nil {
+		c.looseLost(reasonOf(err), err)
 	}
 }
 

@@ -27,7 +27,11 @@ func (x *exec) hook(r *runner, name string, f func(context.Context) error) {
 	}
 	if err == nil && len(x.ex.Out) > 0 {
 		in := item{tries: 1, loose: true, ms: time.Now().UnixMilli(), port: x.c.ports[0]}
-		err = x.out.emit(x.c.ports, &in, x.ex.Out, 0, nil)
+		if x.c.sink != nil {
+			err = x.c.write(&in, x.ex.Out, x, nil, true)
+		} else {
+			err = x.out.emit(x.c.ports, &in, x.ex.Out, 0, nil)
+		}
 	}
 	x.ex.Reset()
 	x.ex.Clear()

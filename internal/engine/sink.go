@@ -11,8 +11,9 @@ import (
 
 // write hands what a sink has emitted to the outbox; it has the default stream only. The edge of
 // its input, in, ends when all of it is durable; a record-level error is a failed try. x is the
-// execution, or h the held tuple whose outs they are. On an error nothing has left.
-func (c *component) write(in *item, outs []core.Emit[killick.Message], x *exec, h *held) error {
+// execution, or h the held tuple whose outs they are; loose: they are anchored to nothing, and in
+// ends without them. On an error nothing has left.
+func (c *component) write(in *item, outs []core.Emit[killick.Message], x *exec, h *held, loose bool) error {
 	topic := c.sink.Topic
 	if c.sink.TopicOf != nil {
 		var t core.Tuple
@@ -33,9 +34,11 @@ func (c *component) write(in *item, outs []core.Emit[killick.Message], x *exec, 
 		}
 		ready = append(ready, o)
 	}
-	if h != nil {
+	switch {
+	case loose:
+	case h != nil:
 		w.en = &h.entry
-	} else {
+	default:
 		w.en = x.entry() // the edge is w's from here on
 	}
 	c.ports[0].count.add(int64(len(outs)))
@@ -108,8 +111,8 @@ func (c *component) output(in *item, m *killick.Message, o *Output) (err error) 
 // written is a sink's input whose outputs are under way.
 type written struct {
 	c    *component
-	en   *entry
-	h    *held // en's, when the bolt held it
+	en   *entry // nil: untracked outputs
+	h    *held  // en's, when the bolt held it
 	left atomic.Int64
 	err  atomic.Pointer[error]
 }
@@ -123,6 +126,9 @@ func (w *written) done(err error) {
 	}
 	e := w.err.Load()
 	switch {
+	case w.en == nil && e != nil:
+		w.c.looseLost("produce", fmt.Errorf("produce: %w", *e))
+	case w.en == nil:
 	case e == nil && w.h != nil:
 		w.h.end()
 	case e == nil:
@@ -132,4 +138,13 @@ func (w *written) done(err error) {
 	default:
 		w.c.fail(w.en, "produce", fmt.Errorf("produce: %w", *e), nil)
 	}
+}
+
+// looseLost tells of untracked outputs that were given up, but for those that a hard stop cuts
+// off; no tuple waits for them.
+func (c *component) looseLost(reason string, err error) {
+	if c.e.hard.Err() != nil {
+		return
+	}
+	c.e.cfg.Observe(Event{Kind: LooseDropped, Component: c.spec.Name, Reason: reason, Err: err})
 }
