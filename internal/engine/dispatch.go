@@ -114,7 +114,7 @@ func (d *dispatcher) loop() {
 			return
 		}
 		failures++
-		wait := killick.Retry{Min: 100 * time.Millisecond, Max: 30 * time.Second}.Delay(failures)
+		wait := spoutWait(failures, err)
 		d.e.cfg.Observe(Event{Kind: HookFailed, Component: d.spec.Name, Reason: "Next", Attempt: failures, Err: err, Wait: wait})
 		select {
 		case <-time.After(wait):

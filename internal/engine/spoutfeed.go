@@ -122,7 +122,7 @@ func (t *spoutTask) loop(ctx context.Context) error {
 	if err != nil {
 		return &StopError{Component: t.f.spec.Name, Err: err}
 	}
-	if err := t.prepare(ctx); err != nil {
+	if ok, err := t.prepare(ctx); !ok {
 		return err
 	}
 	defer t.cleanup()
@@ -143,7 +143,7 @@ func (t *spoutTask) loop(ctx context.Context) error {
 			return nil
 		}
 		failures++
-		wait := killick.Retry{Min: 100 * time.Millisecond, Max: 30 * time.Second}.Delay(failures)
+		wait := spoutWait(failures, err)
 		t.f.observe(Event{Kind: HookFailed, Component: t.f.spec.Name, Task: t.index, Reason: "Next", Attempt: failures, Err: err, Wait: wait})
 		select {
 		case <-time.After(wait):
@@ -153,21 +153,23 @@ func (t *spoutTask) loop(ctx context.Context) error {
 	return nil
 }
 
-func (t *spoutTask) prepare(ctx context.Context) error {
+// prepare calls Prepare until it succeeds, its tries are used up, or a stop is wanted: then it is
+// neither ready nor an error.
+func (t *spoutTask) prepare(ctx context.Context) (ready bool, _ error) {
 	p, ok := t.sp.(killick.Preparer)
 	if !ok {
-		return nil
+		return true, nil
 	}
 	tk := killick.Task{Topology: t.f.topology, Component: t.f.spec.Name, Index: t.index, Count: t.f.spec.Tasks}
 	for n := 1; ; n++ {
 		err := guard(func() error { return p.Prepare(ctx, tk) })
 		if err == nil || ctx.Err() != nil {
-			return nil
+			return err == nil, nil
 		}
 		if n >= prepareTries || killick.IsPermanent(err) {
-			return &StopError{Component: t.f.spec.Name, Err: fmt.Errorf("task %d: Prepare failed %d times, the last time with: %w", t.index, n, err)}
+			return false, &StopError{Component: t.f.spec.Name, Err: fmt.Errorf("task %d: Prepare failed %d times, the last time with: %w", t.index, n, err)}
 		}
-		wait := killick.Retry{Min: 100 * time.Millisecond, Max: 30 * time.Second}.Delay(n)
+		wait := spoutWait(n, err)
 		t.f.observe(Event{Kind: PrepareFailed, Component: t.f.spec.Name, Task: t.index, Attempt: n, Err: err, Wait: wait})
 		select {
 		case <-time.After(wait):
@@ -177,6 +179,14 @@ func (t *spoutTask) prepare(ctx context.Context) error {
 }
 
 const prepareTries = 5 // of a spout, which has no retry policy
+
+// spoutWait is how long a spout waits after so many failures, the last of them err.
+func spoutWait(failures int, err error) time.Duration {
+	if d, ok := killick.RetryDelay(err); ok {
+		return d
+	}
+	return killick.Retry{Min: 100 * time.Millisecond, Max: 30 * time.Second}.Delay(failures)
+}
 
 func (t *spoutTask) cleanup() {
 	if c, ok := t.sp.(killick.Cleaner); ok {

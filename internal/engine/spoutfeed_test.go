@@ -148,3 +148,75 @@ func TestSpoutGivenUp(t *testing.T) {
 		t.Errorf("%d told", told.Load())
 	}
 }
+
+// lateSpout is one whose Prepare ends with its context.
+type lateSpout struct{ cleaned *bool }
+
+func (s *lateSpout) Prepare(ctx ctx, _ killick.Task) error { <-ctx.Done(); return ctx.Err() }
+func (s *lateSpout) Cleanup(ctx) error                     { *s.cleaned = true; return nil }
+func (s *lateSpout) Next(ctx) (killick.Message, func(error), error) {
+	return killick.Message{}, nil, errNo
+}
+
+// TestSpoutStoppedInPrepare: what was not prepared is not cleaned up, as with bolts.
+func TestSpoutStoppedInPrepare(t *testing.T) {
+	cleaned := false
+	top := killick.New("spout")
+	top.Spout("in", spout.New(func() killick.Spout { return &lateSpout{&cleaned} }))
+	top.Bolt("a", fn(null)).Shuffle("in")
+	spec, err := top.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := engine.NewSpoutFeed(&spec.Spouts[0], "spout", nil)
+	f.Stop()
+	if err := f.Run(t.Context()); err != nil || cleaned {
+		t.Errorf("run: %v, cleaned up %v", err, cleaned)
+	}
+}
+
+// patient is a spout that asks for time.
+type patient struct{ prepared, called, emitted time.Time }
+
+func (s *patient) Prepare(ctx, killick.Task) error {
+	if s.prepared.IsZero() {
+		s.prepared = time.Now()
+		return killick.RetryAfter(time.Hour, errNo)
+	}
+	return nil
+}
+
+func (s *patient) Next(ctx) (killick.Message, func(error), error) {
+	switch {
+	case s.called.IsZero():
+		s.called = time.Now()
+		return killick.Message{}, nil, killick.RetryAfter(2*time.Hour, errNo)
+	case s.emitted.IsZero():
+		s.emitted = time.Now()
+		return killick.Message{}, nil, nil
+	}
+	return killick.Message{}, nil, io.EOF
+}
+
+// TestSpoutRetryAfter: the time that Prepare and Next ask for is theirs.
+func TestSpoutRetryAfter(t *testing.T) {
+	s := new(patient)
+	top := killick.New("spout")
+	top.Spout("in", spout.New(func() killick.Spout { return s }))
+	top.Bolt("a", fn(null)).Shuffle("in")
+	spec, err := top.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		*s = patient{}
+		f := engine.NewSpoutFeed(&spec.Spouts[0], "spout", nil)
+		if err := f.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		f.Close()
+	})
+	if a, b := s.called.Sub(s.prepared), s.emitted.Sub(s.called); a != time.Hour || b != 2*time.Hour {
+		t.Errorf("waited %v and %v", a, b)
+	}
+}
