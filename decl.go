@@ -29,7 +29,8 @@ func (d *SpoutDecl) wrong(err error) {
 
 // Pending limits the roots that are started and have not ended, per partition (per task
 // for a spout other than Kafka), and the bytes of the records that wait to be started:
-// above them fetching of the partition pauses. Default: 1024 records, 8 MiB.
+// above them fetching of the partition pauses (a spout other than Kafka fetches nothing
+// ahead, so its bytes have no limit of their own). Default: 1024 records, 8 MiB.
 func (d *SpoutDecl) Pending(records int, bytes int64) *SpoutDecl {
 	d.wrong(checkPending(records, bytes))
 	d.pending = pending{records, bytes, true}
@@ -155,9 +156,10 @@ func (d *BoltDecl) Global(from string) *BoltDecl { return d.input(from, GlobalGr
 func (d *BoltDecl) All(from string) *BoltDecl { return d.input(from, AllGrouping, nil, nil) }
 
 // Custom lets pick choose: it appends the indices of the tasks to dst and returns it.
-// None means that the tuple goes nowhere; an index that is not in [0, tasks), like a panic, is
-// a failed try of the emitter's input. pick runs on the emitter's goroutine and must be quick.
-// It covers Storm's direct and none groupings.
+// None means that the tuple goes nowhere; an index that is not in [0, tasks), like a panic here
+// or in a key function, is a permanent failure of the emitter's input (of the record itself, where
+// a spout emits it). pick runs on the emitter's goroutine and must be quick. It covers Storm's
+// direct and none groupings.
 func (d *BoltDecl) Custom(from string, pick func(dst []int, t *Tuple, tasks int) []int) *BoltDecl {
 	return d.input(from, CustomGrouping, nil, pick)
 }
