@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
@@ -75,6 +77,57 @@ func TestRunFails(t *testing.T) {
 				t.Errorf("%s: %q lacks %q", c.name, said, want)
 			}
 		}
+	}
+}
+
+// A bolt that never returns would let virtual time go on for ever; one that returns late is tried
+// again, however late it is.
+func TestRunEndsWhenStuck(t *testing.T) {
+	topology := func(f bolt.ExecuteFunc) *killick.Topology {
+		top := killick.New("stuck")
+		top.Timeout(time.Second)
+		top.Spout("in", spout.Kafka("in"))
+		top.Bolt("slow", bolt.Func(f)).Shuffle("in").Tasks(2) // tasks with goroutines of their own
+		return top
+	}
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		start := time.Now()
+		said := fails(topology(func(context.Context, *killick.Tuple, killick.Emitter) error { <-release; return nil }),
+			testenv.Feed("in", killick.Message{}))
+		close(release)
+		for _, want := range []string{`component "slow", task `, "its time-out is 1s", "TestRunEndsWhenStuck"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("%q lacks %q", said, want)
+			}
+		}
+		if took := time.Since(start); took < 10*time.Second || took > 2*time.Minute {
+			t.Errorf("given up after %v", took)
+		}
+	})
+	late := func(d time.Duration) bolt.ExecuteFunc {
+		return func(_ context.Context, in *killick.Tuple, _ killick.Emitter) error {
+			if in.Attempt() == 1 {
+				<-time.After(d) // virtual time, deaf to the context
+			}
+			return nil
+		}
+	}
+	r := testenv.Run(t, topology(late(9*time.Second)), testenv.Feed("in", killick.Message{}))
+	if got := r.Attempts("slow")["in/0/0"]; got != 2 || r.Acked("in") != 1 || r.Err() != nil {
+		t.Errorf("%d tries, acked %d, %v", got, r.Acked("in"), r.Err())
+	}
+	// As long as other things happen nobody gives up.
+	top := topology(late(30 * time.Second))
+	top.Bolt("busy", bolt.Func(func(_ context.Context, in *killick.Tuple, _ killick.Emitter) error {
+		if in.Attempt() < 40 {
+			return killick.RetryAfter(time.Second, errors.New("again"))
+		}
+		return nil
+	})).Shuffle("in").Retry(killick.Retry{Attempts: 50})
+	r = testenv.Run(t, top, testenv.Feed("in", killick.Message{}))
+	if got := r.Attempts("slow")["in/0/0"]; got != 2 || r.Acked("in") != 1 || r.Err() != nil {
+		t.Errorf("%d tries, acked %d, %v", got, r.Acked("in"), r.Err())
 	}
 }
 

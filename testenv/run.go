@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/internal/core"
@@ -36,6 +37,7 @@ type Result struct {
 	acked    map[string]int
 	skipped  map[string]int
 	events   []engine.Event
+	steps    int // calls of executed, emit and event: while it grows, something happens
 	err      error
 }
 
@@ -80,13 +82,18 @@ func (r *Result) Err() error { return r.err }
 // while everything waits (an hour of it takes about a second). Bolts must not use real sockets or
 // files that block; see [RunReal]. Values of streams with a codec are encoded and decoded, as
 // between processes. It fails the test at once if the topology is not valid, an input names no
-// Kafka spout of it, or a spout's codec cannot encode what it is fed. In a bubble of the test's
-// own use RunReal.
+// Kafka spout of it, or a spout's codec cannot encode what it is fed; and later if user code does
+// not return at ten times its time-out and nothing else happens (a goroutine that never ends then
+// makes package synctest panic, with its stack). In a bubble of the test's own use RunReal.
 func Run(t *testing.T, top *killick.Topology, in ...Input) *Result {
 	t.Helper()
 	var r *Result
 	var err error
-	synctest.Test(t, func(*testing.T) { r, err = run(top, in) })
+	synctest.Test(t, func(b *testing.T) {
+		if r, err = run(top, in); errors.As(err, new(stuckError)) {
+			b.Error(err) // before the bubble ends, and panics over what is left in it
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +118,16 @@ func run(top *killick.Topology, in []Input) (*Result, error) {
 	}
 	r := &Result{emitted: map[string][]killick.Message{}, written: map[string][]killick.Message{},
 		attempts: map[string]map[string]int{}, acked: map[string]int{}, skipped: map[string]int{}}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	observe := func(ev engine.Event) {
+		r.event(ev)
+		if ev.Kind == engine.TaskStuck {
+			r.awaitStuck(cancel, spec, ev)
+		}
+	}
 	cfg := engine.Config{Spec: spec, Feeds: map[string]engine.Feed{}, RoundTrip: true, Outbox: outbox{r},
-		Executed: r.executed, Emitted: r.emit, Observe: r.event}
+		Executed: r.executed, Emitted: r.emit, Observe: observe}
 	var spouts []*engine.SpoutFeed
 	var feeds []*feed
 	for i := range spec.Spouts {
@@ -143,15 +158,16 @@ func run(top *killick.Topology, in []Input) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	var wg sync.WaitGroup
 	serrs := make([]error, len(spouts))
 	for i, f := range spouts {
 		wg.Go(func() { serrs[i] = f.Run(ctx) })
 	}
 	r.err = e.Run(ctx)
-	cancel()
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause // nothing else ends ctx so far
+	}
+	cancel(nil)
 	wg.Wait()
 	for _, f := range spouts {
 		f.Close()
@@ -162,6 +178,39 @@ func run(top *killick.Topology, in []Input) (*Result, error) {
 		r.acked[s.Spout], r.skipped[s.Spout] = int(s.Acked), int(s.Skipped)
 	}
 	return r, nil
+}
+
+// awaitStuck ends the run if the execution that ev tells of, at twice its time-out, is still all that
+// there is at ten times: nothing else will happen, and virtual time would go on for ever.
+func (r *Result) awaitStuck(cancel context.CancelCauseFunc, spec *killick.Spec, ev engine.Event) {
+	i := slices.IndexFunc(spec.Bolts, func(b killick.BoltSpec) bool { return b.Name == ev.Component })
+	wait := 8 * spec.Bolts[i].Timeout
+	var again func(steps int)
+	again = func(steps int) {
+		time.AfterFunc(wait, func() {
+			if now := r.step(); now != steps {
+				again(now)
+				return
+			}
+			cancel(stuckError{ev})
+		})
+	}
+	again(r.step())
+}
+
+// stuckError says that user code does not return.
+type stuckError struct{ ev engine.Event }
+
+func (s stuckError) Error() string {
+	return fmt.Sprintf("testenv: component %q, task %d: %v, and nothing else happens; Execute must return when its context ends\n%s",
+		s.ev.Component, s.ev.Task, s.ev.Err, s.ev.Stack)
+}
+
+// step returns the number of things that have happened.
+func (r *Result) step() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.steps
 }
 
 // errNoFeed says which spouts take input instead.
@@ -181,6 +230,7 @@ func errNoFeed(spec *killick.Spec, name string) error {
 func (r *Result) executed(component, id string, _ int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.steps++
 	if r.attempts[component] == nil {
 		r.attempts[component] = map[string]int{}
 	}
@@ -190,6 +240,7 @@ func (r *Result) executed(component, id string, _ int) {
 func (r *Result) emit(component, stream string, m killick.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.steps++
 	k := component + "/" + stream
 	r.emitted[k] = append(r.emitted[k], m)
 }
@@ -197,6 +248,7 @@ func (r *Result) emit(component, stream string, m killick.Message) {
 func (r *Result) event(ev engine.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.steps++
 	r.events = append(r.events, ev)
 }
 
