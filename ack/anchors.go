@@ -41,22 +41,64 @@ func (a Anchors) Has(t *Tree) bool {
 // Join returns the union: a tree that is in both counts once, so a tuple that is
 // anchored twice to one input is still one edge.
 func (a Anchors) Join(b Anchors) Anchors {
-	if a.first == nil {
+	switch {
+	case a.first == nil:
 		return b
-	}
-	var more []*Tree
-	b.Each(func(t *Tree) {
-		if !a.Has(t) {
-			more = append(more, t)
-		}
-	})
-	if more == nil {
+	case b.first == nil:
 		return a
 	}
-	if a.more != nil {
-		more = append(slices.Clone(*a.more), more...)
+	return a.with(a.Beyond(b))
+}
+
+// with returns the union with a set that shares no tree with a.
+func (a Anchors) with(b Anchors) Anchors {
+	if b.first == nil {
+		return a
 	}
+	more := make([]*Tree, 0, a.Len()+b.Len()-1)
+	if a.more != nil {
+		more = append(more, *a.more...)
+	}
+	b.Each(func(t *Tree) { more = append(more, t) })
 	return Anchors{first: a.first, more: &more}
+}
+
+// fewTrees is up to how many trees a set is searched one by one.
+const fewTrees = 16
+
+// Beyond returns the union of sets, less what is in a. It takes time in proportion to the number
+// of trees: a window may join very many.
+func (a Anchors) Beyond(sets ...Anchors) Anchors {
+	n := a.Len()
+	for _, s := range sets {
+		n += s.Len()
+	}
+	var found []*Tree
+	has := func(t *Tree) bool { return a.Has(t) || slices.Contains(found, t) }
+	if n > fewTrees {
+		seen := make(map[*Tree]struct{}, n)
+		a.Each(func(t *Tree) { seen[t] = struct{}{} })
+		has = func(t *Tree) bool {
+			before := len(seen)
+			seen[t] = struct{}{}
+			return len(seen) == before
+		}
+	}
+	for _, s := range sets {
+		s.Each(func(t *Tree) {
+			if !has(t) {
+				found = append(found, t)
+			}
+		})
+	}
+	switch len(found) {
+	case 0:
+		return Anchors{}
+	case 1:
+		return Anchors{first: found[0]}
+	}
+	more := found[1:]
+	return Anchors{first: found[0], more: &more}
 }
 
 // Open opens n edges on each tree.

@@ -2,6 +2,9 @@ package ack_test
 
 import (
 	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -260,6 +263,55 @@ func TestOutcomeNames(t *testing.T) {
 	for o, want := range map[ack.Outcome]string{ack.Acked: "acked", ack.Dead: "dead", ack.Replayed: "replayed", 9: "unknown"} {
 		if o.String() != want {
 			t.Errorf("%d is %q", o, o)
+		}
+	}
+}
+
+// TestSets: unions of few trees and of many are what sets of them are.
+func TestSets(t *testing.T) {
+	trees := make([]ack.Tree, 60)
+	home := &ack.Home{Epoch: new(ack.Epoch)}
+	for i := range trees {
+		trees[i].Start(home, i, 1, 1)
+	}
+	list := func(a ack.Anchors) (is []int) {
+		a.Each(func(t *ack.Tree) { is = append(is, t.Index()) })
+		slices.Sort(is)
+		return is
+	}
+	for _, most := range []int{2, 8, 60} {
+		rng := rand.New(rand.NewPCG(uint64(most), 1))
+		for range 300 {
+			var sets []ack.Anchors
+			twins := []map[int]bool{}
+			for range 1 + rng.IntN(5) {
+				a, twin := ack.Anchors{}, map[int]bool{}
+				for range rng.IntN(most) {
+					i := rng.IntN(most)
+					a, twin[i] = a.Join(ack.On(&trees[i])), true
+				}
+				if want := slices.Sorted(maps.Keys(twin)); !slices.Equal(list(a), want) || a.Len() != len(want) || a.Joined() != (len(want) > 1) {
+					t.Fatalf("a set of %v is %v", want, list(a))
+				}
+				sets, twins = append(sets, a), append(twins, twin)
+			}
+			union, beyond := map[int]bool{}, map[int]bool{}
+			for k, twin := range twins {
+				for i := range twin {
+					union[i] = true
+					if k > 0 && !twins[0][i] {
+						beyond[i] = true
+					}
+				}
+			}
+			before := list(sets[0])
+			b := sets[0].Beyond(sets[1:]...)
+			if !slices.Equal(list(b), slices.Sorted(maps.Keys(beyond))) {
+				t.Fatalf("beyond %v: %v, want %v", before, list(b), beyond)
+			}
+			if u := sets[0].Join(b); !slices.Equal(list(u), slices.Sorted(maps.Keys(union))) || !slices.Equal(list(sets[0]), before) {
+				t.Fatalf("union: %v, want %v", list(u), union)
+			}
 		}
 	}
 }

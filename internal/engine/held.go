@@ -119,14 +119,12 @@ func (h *held) Emit(stream string, m any, with []core.Holder) error {
 	all := make([]*held, 1, 1+len(with))
 	all[0] = h
 	for _, w := range with {
-		if o := w.(*held); !slices.Contains(all, o) {
-			all = append(all, o)
-		}
+		all = append(all, w.(*held))
 	}
-	out.joined = slices.Clone(all[1:])
 	// With all locks held no verdict comes in between, so the edges that are opened here are
 	// opened on trees that are open.
 	slices.SortFunc(all, func(a, b *held) int { return cmp.Compare(a.id, b.id) })
+	all = slices.Compact(all)
 	for _, o := range all {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -152,12 +150,13 @@ func (h *held) Emit(stream string, m any, with []core.Holder) error {
 		return h.bad
 	}
 	h.bytes += size
-	for _, o := range out.joined {
-		o.item.anchors.Each(func(t *ack.Tree) {
-			if !h.item.anchors.Has(t) {
-				out.extra = out.extra.Join(ack.On(t))
-			}
-		})
+	if len(all) > 1 {
+		out.joined = slices.DeleteFunc(all, func(o *held) bool { return o == h })
+		sets := make([]ack.Anchors, len(out.joined))
+		for i, o := range out.joined {
+			sets[i] = o.item.anchors
+		}
+		out.extra = h.item.anchors.Beyond(sets...)
 	}
 	if !rules.JoinsAnchorAll {
 		out.extra = ack.Anchors{}

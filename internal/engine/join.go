@@ -55,30 +55,30 @@ func (h *held) drop() (own bool) {
 	var cause *ack.Cause
 	for i := range h.outs {
 		o := &h.outs[i]
-		replay := ack.Anchors{}
+		var acked []ack.Anchors
 		for _, j := range o.joined {
 			j.mu.Lock()
 			switch j.word.Load() {
 			case ack.Open:
 				j.lost = true
 			case ack.Ack:
-				replay = replay.Join(j.item.anchors)
+				acked = append(acked, j.item.anchors)
 			}
 			j.mu.Unlock()
 		}
-		h.item.anchors.Each(func(t *ack.Tree) { own = own || replay.Has(t) })
-		o.extra.Each(func(t *ack.Tree) {
-			if !replay.Has(t) {
-				t.End()
-				return
-			}
-			if cause == nil {
-				cause = &ack.Cause{Outcome: ack.Replayed, Component: h.c.spec.Name, Task: h.t.index, Reason: "join",
-					Err: errJoin, Policy: policyOf(h.c.spec.Retry.After), Limit: h.c.spec.Retry.Attempts, Wait: h.c.spec.Retry.Delay,
-					Key: h.item.key, Value: h.item.safeBytes()}
-			}
-			t.Fail(cause)
-		})
+		replay := ack.Anchors{}.Beyond(acked...)
+		own = own || replay.Beyond(h.item.anchors).Len() < h.item.anchors.Len()
+		rest := replay.Beyond(o.extra)
+		rest.End()
+		if replay = rest.Beyond(o.extra); replay.None() {
+			continue
+		}
+		if cause == nil {
+			cause = &ack.Cause{Outcome: ack.Replayed, Component: h.c.spec.Name, Task: h.t.index, Reason: "join",
+				Err: errJoin, Policy: policyOf(h.c.spec.Retry.After), Limit: h.c.spec.Retry.Attempts, Wait: h.c.spec.Retry.Delay,
+				Key: h.item.key, Value: h.item.safeBytes()}
+		}
+		replay.Fail(cause)
 	}
 	h.outs = nil
 	return own

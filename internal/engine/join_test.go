@@ -1,12 +1,14 @@
 package engine_test
 
 import (
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
+	"github.com/killick-io/killick/internal/engine"
 )
 
 // TestJoinWithUntracked: what an untracked tuple's handle emits with a tracked one is anchored to
@@ -64,5 +66,44 @@ func TestJoinWithUntracked(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestWideJoin: an output may join a whole window. Its cost follows the number of tuples, not its
+// square, since all of them are locked meanwhile; and its failure replays them all.
+func TestWideJoin(t *testing.T) {
+	const n = 5000
+	top := killick.New("wide")
+	top.Spout("in", kafka("in")).Pending(n, 1<<30)
+	var hs []*killick.Held
+	var grew uint64
+	top.Bolt("join", fn(func(in *killick.Tuple, out killick.Emitter) error {
+		if in.Attempt() == 2 {
+			return nil
+		}
+		if hs = append(hs, out.Hold()); len(hs) < n {
+			return nil
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := hs[0].Emit(killick.Message{}, append(hs, hs...)...); err != nil {
+			t.Error(err)
+		}
+		for _, h := range hs[1:] {
+			h.Ack()
+		}
+		hs[0].Fail(killick.FailTree(errNo))
+		runtime.ReadMemStats(&after)
+		grew = after.TotalAlloc - before.TotalAlloc
+		return nil
+	})).Timeout(time.Hour).Shuffle("in")
+	top.Bolt("end", fn(null)).Shuffle("join")
+	e := run(t, top, records("in", messages(n)...))
+	e.wantEnds(n, 0)
+	if e.total("join") != 2*n || e.total("end") != 0 || len(e.of(engine.RootReplayed)) != n {
+		t.Errorf("%d executions, %d of the join's output, %d roots replayed", e.total("join"), e.total("end"), len(e.of(engine.RootReplayed)))
+	}
+	if most := uint64(n * 2000); grew > most {
+		t.Errorf("the join and its failure took %d bytes, want at most %d", grew, most)
 	}
 }
