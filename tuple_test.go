@@ -176,7 +176,6 @@ func TestZeroHandles(t *testing.T) {
 	}
 }
 
-// Both ways to give the payload at once are a mistake, wherever it is made.
 // The limit of one execution's outputs counts bytes and text wherever a message has them.
 func TestOutputsAreWeighed(t *testing.T) {
 	big := make([]byte, 3<<20)
@@ -200,6 +199,7 @@ func TestOutputsAreWeighed(t *testing.T) {
 	}
 }
 
+// Both ways to give the payload at once are a mistake, wherever it is made.
 func TestBytesAndValue(t *testing.T) {
 	both := killick.Message{Bytes: []byte("b"), Value: "v"}
 	top := killick.New("both")

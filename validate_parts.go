@@ -175,7 +175,7 @@ func (b *build) streams(d *BoltDecl, s *BoltSpec) {
 		if st.name == "" {
 			s.Streams[0].Codec = st.codec
 			t := typeOf(st.codec, nil)
-			if !fits(out, t) {
+			if !fits(out, t) && out != bytesType { // bytes are decoded
 				b.wrong(st.where, d.name, "the default stream's codec is for %v, but the bolt emits %v", t, out)
 			}
 			if known(t) != nil {

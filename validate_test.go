@@ -403,6 +403,9 @@ func TestValidateBytes(t *testing.T) {
 	w.above("audit2", `the bolt takes bytes, but stream "bare" carries killick_test.order and has no codec`)
 	top.Bolt("encodes2", bolt.KafkaSink{Topic: "out", Codec: killick.JSON[order]()}.New).Shuffle("text")
 	w.above("encodes2", `the sink's codec is for killick_test.order, but stream "text" carries string; set a Codec for that`)
+	// Bytes are what a codec decodes, as they are for a source.
+	top.Bolt("encoded", bolt.Map(func(context.Context, order) ([]byte, error) { return nil, nil })).Shuffle("json").Stream("", killick.JSON[order]())
+	top.Bolt("decoded", orders).Shuffle("encoded")
 	filtered := top.Bolt("keeps", bolt.Filter(func(context.Context, []byte) (bool, error) { return true, nil })).Shuffle("json")
 	filtered.Stream("", killick.JSON[order]()) // a filter of bytes passes on what comes
 	w.check(t, top)

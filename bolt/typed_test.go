@@ -104,7 +104,14 @@ func TestBytesInTopology(t *testing.T) {
 	top.Bolt("keep", bolt.Filter(func(_ context.Context, b []byte) (bool, error) { return len(b) == len(spaced), nil })).
 		Shuffle("in").Stream("", killick.JSON[order]())
 	top.Bolt("cents", bolt.Map(func(_ context.Context, o order) (string, error) { return fmt.Sprint(o.Cents), nil })).Shuffle("keep")
+	// Bytes on a stream with a codec are decoded.
+	top.Bolt("encodes", bolt.Map(func(_ context.Context, o order) ([]byte, error) { return fmt.Appendf(nil, `{"Cents":%d}`, o.Cents+1), nil })).
+		Shuffle("in").Stream("", killick.JSON[order]())
+	top.Bolt("decoded", bolt.Map(func(_ context.Context, o order) (string, error) { return fmt.Sprint(o.Cents), nil })).Shuffle("encodes")
 	r := testenv.Run(t, top, testenv.Feed("in", killick.Message{Bytes: spaced}, killick.Message{Value: order{"b", 1}}))
+	if got := r.Emitted("decoded"); len(got) != 2 || got[0].Value != "8" || got[1].Value != "2" {
+		t.Errorf("decoded: %+v", got)
+	}
 	if got := r.Emitted("raw"); len(got) != 2 || string(got[0].Bytes) != string(spaced) || string(got[1].Bytes) != `{"ID":"b","Cents":1}` {
 		t.Errorf("raw: %+v", got)
 	}
