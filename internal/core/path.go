@@ -29,7 +29,7 @@ func (p *Path) Then(s Step) Path {
 	return Path{up: p, step: s}
 }
 
-// Copied returns the path of the copy for task i, when one emit goes to several.
+// Copied returns the path of the i-th copy, when one emit goes to several tasks.
 func (p Path) Copied(i int) Path {
 	p.step.Copy = int32(i) + 1
 	return p

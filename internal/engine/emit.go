@@ -116,15 +116,15 @@ func (o *router) chooseGuarded(ed *edge, it *item, c Chunk) (err error) {
 
 // deliver appends a copy of it to the batch of each task picked.
 func (o *router) deliver(ed *edge, it *item, picks []int) {
-	for _, i := range picks {
+	for k, i := range picks {
 		tg := o.target(ed, i)
 		slot := tg.slot(o.e)
 		*slot = *it
-		if len(picks) > 1 { // copies: each has an ID of its own
+		if len(picks) > 1 { // copies: each has an ID of its own, whichever task gets it
 			if slot.path.Empty() {
 				slot.path = slot.path.Then(core.Step{Port: &slot.port.Port})
 			}
-			slot.path = slot.path.Copied(i)
+			slot.path = slot.path.Copied(k)
 		}
 		if tg.b.full() {
 			o.sendFull(tg)

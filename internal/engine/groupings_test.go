@@ -192,3 +192,27 @@ func TestBadPickPolicy(t *testing.T) {
 		}
 	}
 }
+
+// TestPickTwice: copies have IDs of their own also at one task, and the same ones on a replay that
+// picks other tasks.
+func TestPickTwice(t *testing.T) {
+	for _, from := range []string{"in", "pass"} {
+		top := topology()
+		top.Bolt("pass", fn(pass)).Shuffle("in")
+		picks := 0
+		top.Bolt("leaf", fn(func(in *killick.Tuple, _ killick.Emitter) error {
+			if in.Attempt() == 1 {
+				return killick.FailTree(errNo)
+			}
+			return nil
+		})).Tasks(3).Custom(from, func(dst []int, _ *killick.Tuple, n int) []int {
+			picks++
+			return append(dst, picks%n, picks%n)
+		})
+		e := run(t, top, records("in", messages(2)...))
+		e.wantEnds(2, 0)
+		if got := e.ids("leaf"); len(got) != 4 {
+			t.Errorf("from %s: IDs %q", from, got)
+		}
+	}
+}
