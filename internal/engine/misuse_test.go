@@ -443,3 +443,36 @@ func (k *keeper) check(t *testing.T) {
 		}
 	}
 }
+
+// TestNullBytesValue: a nil []byte as Value is a null value for a sink, too: no codec sees it.
+func TestNullBytesValue(t *testing.T) {
+	codec := killick.NewCodec(func(b []byte) ([]byte, error) { return append([]byte("sealed "), b...), nil }, func(b []byte) ([]byte, error) { return b[7:], nil })
+	top := topology()
+	top.Bolt("out", func() killick.Bolt {
+		return &codecSink{codec, func(in *killick.Tuple, out killick.Emitter) error {
+			out.Emit(killick.Message{Value: []byte(nil)})
+			out.Emit(killick.Message{Value: []byte{}})
+			out.Emit(killick.Message{Value: in.Bytes()})
+			return nil
+		}}
+	}).Shuffle("in")
+	e := run(t, top, records("in", messages(1)...))
+	e.wantEnds(1, 0)
+	var got []string
+	for _, o := range e.out {
+		got = append(got, fmt.Sprintf("%q %v", o.Value, o.Value == nil))
+	}
+	if want := []string{`"" true`, `"sealed " false`, `"sealed 0" false`}; !slices.Equal(got, want) {
+		t.Errorf("written: %q", got)
+	}
+}
+
+type codecSink struct {
+	codec killick.Codec
+	f     func(in *killick.Tuple, out killick.Emitter) error
+}
+
+func (s *codecSink) Execute(_ ctx, in *killick.Tuple, out killick.Emitter) error { return s.f(in, out) }
+func (s *codecSink) BoltInfo() (killick.BoltInfo, error) {
+	return killick.BoltInfo{Sink: &killick.SinkInfo{Topic: "t", Codec: s.codec}}, nil
+}

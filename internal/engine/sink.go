@@ -89,7 +89,7 @@ func (c *component) output(in *item, m *killick.Message, o *Output) (err error) 
 		if codec == nil {
 			codec = in.port.codec
 		}
-		if b, ok := m.Value.([]byte); ok && (codec == nil || codec.Type() != bytesType) {
+		if b, ok := m.Value.([]byte); ok && (codec == nil || codec.Type() != bytesType || b == nil) {
 			o.Value = b
 		} else if codec != nil {
 			if o.Value, err = codec.Encode(m.Value); err != nil {
