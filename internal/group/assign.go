@@ -1,11 +1,13 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/killick-io/killick/internal/kafka"
@@ -83,64 +85,46 @@ type opening struct {
 	had    committed // what is committed; offset -1: nothing
 	hold   bool
 	refuse string // it does not open, and why
+	wait   string // it does not open now, and why
 }
 
 // adjust decides where each newly assigned partition starts, opens it, and returns the offsets
 // to the client. It runs between Assigned and the first fetch.
 func (r *Reader) adjust(ctx context.Context, given map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	var names []string
-	for t := range given {
-		names = append(names, t)
-	}
-	ts, err := r.admin.Topics(ctx, names...)
-	if err != nil && !errors.Is(err, kafka.ErrNoTopic) {
-		return nil, err
-	}
-	refused := map[string]string{} // topics that cannot be read
-	names = names[:0]
-	for t := range given {
-		switch have, ok := ts[t]; {
-		case !ok:
-			refused[t] = "the topic does not exist any more"
-		case !r.same(have):
-			r.recreated(t, kerr.InconsistentTopicID)
-			refused[t] = "the topic is not the one that was there before"
-		default:
-			if err := r.newTopic(ctx, have); err != nil {
-				if ctx.Err() != nil {
-					return nil, err
-				}
-				refused[t] = err.Error()
-				continue
-			}
-			names = append(names, t)
-		}
-	}
-	bounds, err := r.admin.Bounds(ctx, names...)
+	sound, refused, waits, err := r.know(ctx, slices.Sorted(maps.Keys(given)))
 	if err != nil {
 		return nil, err
 	}
+	bounds, unknown := r.admin.Bounds(ctx, sound...)
 	var list []*opening
 	for t, ps := range given {
 		for p := range ps {
-			k := partition.Key{Topic: t, ID: p}
-			if why := refused[t]; why != "" {
-				list = append(list, &opening{key: k, had: committed{offset: -1}, refuse: why})
-				continue
-			}
-			o, err := r.decide(ctx, k, bounds[kafka.Partition{Topic: t, ID: p}])
-			if err != nil {
-				return nil, err
+			o := &opening{key: partition.Key{Topic: t, ID: p}, had: committed{offset: -1}, refuse: refused[t], wait: waits[t]}
+			if o.refuse == "" && o.wait == "" {
+				var err error
+				if b, ok := bounds[kafka.Partition{Topic: t, ID: p}]; !ok {
+					err = cmp.Or(unknown, kafka.ErrNoPartition)
+				} else if o, err = r.decide(ctx, o.key, b); err != nil {
+					o = &opening{key: partition.Key{Topic: t, ID: p}, had: committed{offset: -1}}
+				}
+				if err != nil {
+					o.wait = err.Error()
+				}
 			}
 			list = append(list, o)
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	r.mu.Lock()
 	for p, b := range bounds {
 		r.bounds[p] = b
 	}
 	for _, o := range list {
-		delete(r.fetched, o.key)
+		if o.wait == "" {
+			delete(r.fetched, o.key)
+		}
 	}
 	r.mu.Unlock()
 	r.tell("open", func() {
@@ -156,9 +140,9 @@ func (r *Reader) adjust(ctx context.Context, given map[string]map[int32]kgo.Offs
 	}
 	for _, o := range list {
 		at := given[o.key.Topic][o.key.ID]
-		if o.had.offset != o.base || o.refuse != "" {
+		if o.had.offset != o.base || o.refuse != "" || o.wait != "" {
 			// An offset of our own has no epoch that the client could compare; and what is
-			// refused is not fetched, so its epoch must not be looked at.
+			// refused or waits is not fetched, so its epoch must not be looked at.
 			at = kgo.NewOffset().At(o.base).WithEpoch(-1)
 		}
 		given[o.key.Topic][o.key.ID] = at
@@ -174,6 +158,12 @@ func (r *Reader) openOne(o *opening) {
 	}
 	if o.refuse != "" {
 		r.halt(o.key, o.refuse)
+		return
+	}
+	if o.wait != "" {
+		why := "where it starts cannot be found out now, and is asked again: " + o.wait
+		r.log.Warn().Str("topic", o.key.Topic).Int32("partition", o.key.ID).Str("reason", why).Msg("the partition has to wait")
+		r.await(o.key, new(late), why)
 		return
 	}
 	p := o.src.Feed.Open(o.key.Topic, o.key.ID, o.base, o.m, o.hold)
@@ -200,7 +190,7 @@ func (r *Reader) decide(ctx context.Context, k partition.Key, b kafka.Bounds) (*
 	if ok {
 		o.had, o.base = c, c.offset
 		if c.offset < b.Start || c.offset > b.End {
-			return o, r.gone(ctx, o, b)
+			return o, r.gone(ctx, o, "is committed", b)
 		}
 		if rules.MapIsUsed {
 			o.m = r.decode(k, c)
@@ -230,10 +220,10 @@ func (r *Reader) decide(ctx context.Context, k partition.Key, b kafka.Bounds) (*
 	return o, nil
 }
 
-// gone handles a committed offset that is not in the log any more.
-func (r *Reader) gone(ctx context.Context, o *opening, b kafka.Bounds) error {
+// gone handles an offset that is committed, or next to be read, and not in the log any more.
+func (r *Reader) gone(ctx context.Context, o *opening, is string, b kafka.Bounds) error {
 	k, policy := o.key, o.src.Kafka.Lost
-	what := fmt.Sprintf("offset %d is committed, but the log has %d to %d", o.base, b.Start, b.End)
+	what := fmt.Sprintf("offset %d %s, but the log has %d to %d", o.base, is, b.Start, b.End)
 	if !policy.IsSet() {
 		o.refuse = what + "; set KafkaSource.Lost, or reset the group's offset, to go on"
 		return nil
@@ -252,6 +242,8 @@ func (r *Reader) gone(ctx context.Context, o *opening, b kafka.Bounds) error {
 	o.base, o.had, o.hold = to, committed{offset: -1}, !policy.IsEarliest()
 	return nil
 }
+
+func isNoTopic(err error) bool { return errors.Is(err, kafka.ErrNoTopic) }
 
 // decode reads the completion map of a commit. What cannot be read is worth nothing: records
 // may run again, none is lost.
@@ -272,27 +264,12 @@ func (r *Reader) decode(k partition.Key, c committed) offsets.Map {
 }
 
 // outOfRange handles a position that fell out of the log while it was read: retention overtook the
-// reader, or the log was truncated. Poll loop only.
-func (r *Reader) outOfRange(k partition.Key, cause error) {
+// reader, or the log was truncated. The client does not fetch the partition until it is told where.
+// Poll loop only.
+func (r *Reader) outOfRange(k partition.Key) {
 	old := r.open[k]
 	if old == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
-	defer cancel()
-	bounds, err := r.admin.Bounds(ctx, k.Topic)
-	if err != nil {
-		r.halt(k, fmt.Sprintf("%v; and its bounds could not be read: %v", cause, err))
-		return
-	}
-	o := &opening{key: k, src: old.src, base: old.p.Status().Next}
-	if err := r.gone(ctx, o, bounds[kafka.Partition{Topic: k.Topic, ID: k.ID}]); err != nil {
-		r.halt(k, fmt.Sprintf("%v; and its new position could not be read: %v", cause, err))
-		return
-	}
-	r.openOne(o)
-	if o.refuse == "" {
-		r.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{k.Topic: {k.ID: {Epoch: -1, Offset: o.base}}})
-		r.commits.poke()
-	}
+	r.await(k, &late{p: old.p}, "")
 }

@@ -63,6 +63,8 @@ func (r *Reader) away(why string, m map[string][]int32, stat func(*Stats) *int64
 				r.shut(k, why)
 				r.mu.Lock()
 				delete(r.stopped, k)
+				delete(r.late, k)
+				delete(r.fetched, k)
 				r.mu.Unlock()
 			}
 		}

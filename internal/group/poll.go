@@ -167,13 +167,14 @@ func (r *Reader) PauseAll() {
 // fetchError handles what a poll says about a partition, or about the client.
 func (r *Reader) fetchError(topic string, id int32, err error) {
 	k := partition.Key{Topic: topic, ID: id}
+	ours := r.open[k] != nil // an error may come late, about a partition that has gone
 	var gone *kgo.ErrDataLoss
 	var session *kgo.ErrGroupSession
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrClientClosed):
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		r.outOfRange(k, err)
-	case errors.As(err, &gone):
+		r.outOfRange(k)
+	case errors.As(err, &gone) && ours:
 		r.halt(k, fmt.Sprintf("records are lost: the log was truncated below offset %d, which was read already: %v", gone.ConsumedTo, err))
 	case errors.Is(err, kerr.FencedInstanceID):
 		r.stop(fmt.Errorf("group: another worker with the place %q has joined the group %q: %w", r.cfg.Consumer.InstanceID, r.cfg.Group, err))
@@ -185,7 +186,7 @@ func (r *Reader) fetchError(topic string, id int32, err error) {
 		r.log.Warn().Err(err).Msg("the group session has ended; joining again")
 	default:
 		var big *kgo.ErrDecompressTooLarge
-		if errors.As(err, &big) {
+		if errors.As(err, &big) && ours {
 			r.halt(k, err.Error())
 			return
 		}

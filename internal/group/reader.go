@@ -84,6 +84,7 @@ type Reader struct {
 	topics  map[string]kafka.Topic
 	fetched map[partition.Key]committed // by OnOffsetsFetched, until the partitions open
 	stopped map[partition.Key]string    // partitions that cannot go on, and why
+	late    map[partition.Key]*late     // partitions that wait for an answer of the cluster
 	bounds  map[kafka.Partition]kafka.Bounds
 	stats   Stats
 	// suspects are topics that may be other ones by now.
@@ -177,7 +178,8 @@ func (r *Reader) resolve(ctx context.Context) error {
 // newborn reports whether a partition without a commit was born after the group had begun to read
 // its topic: it starts at its beginning then, or what was written before it was noticed would be
 // skipped. All of a fresh group's first positions are committed together, so a group that has
-// committed on the topic has done so for every partition that there was.
+// committed on the topic has done so for every partition that there was; but one without a leader
+// then starts at its beginning, too, if the worker ends before that has come back.
 func (r *Reader) newborn(k partition.Key) bool {
 	f, ok := r.first[k.Topic]
 	return !ok || int(k.ID) >= f.partitions || f.committed
@@ -230,7 +232,7 @@ func New(cfg Config) (*Reader, error) {
 	r := &Reader{cfg: cfg, log: cfg.Log, posts: make(chan post), done: make(chan struct{}), open: map[partition.Key]*owned{},
 		topics: map[string]kafka.Topic{}, fetched: map[partition.Key]committed{}, stopped: map[partition.Key]string{},
 		bounds: map[kafka.Partition]kafka.Bounds{}, first: map[string]first{}, missing: map[string]time.Time{},
-		suspects: map[string]bool{}, lookNow: make(chan struct{}, 1)}
+		suspects: map[string]bool{}, late: map[partition.Key]*late{}, lookNow: make(chan struct{}, 1)}
 	r.commits.r = r
 	r.commits.acked = map[*partition.Partition]acked{}
 	r.commits.blocked = map[*partition.Partition]string{}

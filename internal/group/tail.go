@@ -27,6 +27,7 @@ func (r *Reader) tails(ctx context.Context) {
 		case <-r.lookNow:
 		}
 		lctx, cancel := context.WithTimeout(ctx, lookTime)
+		r.latecomers(lctx)
 		r.look(lctx)
 		r.others(lctx)
 		cancel()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -109,17 +111,21 @@ type Bounds struct {
 	End    int64 // the next offset to be written: the high watermark
 }
 
-// Bounds returns the bounds of all partitions of the topics. Of several
-// mistakes all are returned, joined.
+// Bounds returns the bounds of the partitions of the topics. What cannot be had, since a topic is
+// missing or a partition has no leader now, is absent; an error beside the others says why.
 func (a *Admin) Bounds(ctx context.Context, topics ...string) (map[Partition]Bounds, error) {
 	out := make(map[Partition]Bounds)
 	if len(topics) == 0 {
 		return out, nil // to kadm no topic means all topics
 	}
-	if _, err := a.Topics(ctx, topics...); err != nil {
-		return nil, err
+	there, err := a.Topics(ctx, topics...)
+	if len(there) == 0 {
+		return out, err
 	}
-	for _, q := range []struct {
+	names := slices.Sorted(maps.Keys(there))
+	answers := make(map[Partition]int)
+	var first error // the others say the same of the same partitions
+	questions := []struct {
 		what string
 		list listFunc
 		set  func(*Bounds, int64)
@@ -127,17 +133,24 @@ func (a *Admin) Bounds(ctx context.Context, topics ...string) (map[Partition]Bou
 		{"log start", a.adm.ListStartOffsets, func(b *Bounds, o int64) { b.Start = o }},
 		{"last stable offset", a.adm.ListCommittedOffsets, func(b *Bounds, o int64) { b.Stable = o }},
 		{"log end", a.adm.ListEndOffsets, func(b *Bounds, o int64) { b.End = o }},
-	} {
-		err := a.list(ctx, q.list, q.what, topics, func(p Partition, o kadm.ListedOffset) {
+	}
+	for _, q := range questions {
+		err := a.list(ctx, q.list, q.what, names, func(p Partition, o kadm.ListedOffset) {
 			b := out[p]
 			q.set(&b, o.Offset)
 			out[p] = b
+			answers[p]++
 		})
-		if err != nil {
-			return nil, err
+		if first == nil {
+			first = err
 		}
 	}
-	return out, nil
+	for p, n := range answers {
+		if n < len(questions) {
+			delete(out, p)
+		}
+	}
+	return out, errors.Join(err, first)
 }
 
 type listFunc func(context.Context, ...string) (kadm.ListedOffsets, error)
@@ -189,8 +202,9 @@ func Latest() At { return At{kind: atLatest} }
 // millisecond, or Latest if there is none.
 func AtTime(t time.Time) At { return At{kind: atTime, time: t} }
 
-// Positions resolves At for each of the partitions. Topics and partitions that
-// do not exist are an error; of several mistakes all are returned, joined.
+// Positions resolves At for each of the partitions. Topics and partitions that do not exist, or
+// have no leader now, are an error; of several mistakes all are returned, joined, beside what could
+// be resolved.
 func (a *Admin) Positions(ctx context.Context, at At, partitions ...Partition) (map[Partition]int64, error) {
 	seen := make(map[string]bool)
 	var topics []string
@@ -200,11 +214,12 @@ func (a *Admin) Positions(ctx context.Context, at At, partitions ...Partition) (
 			topics = append(topics, p.Topic)
 		}
 	}
+	out := make(map[Partition]int64, len(partitions))
 	if len(topics) == 0 {
-		return map[Partition]int64{}, nil
+		return out, nil
 	}
 	if _, err := a.Topics(ctx, topics...); err != nil {
-		return nil, err
+		return out, err
 	}
 	all := make(map[Partition]int64)
 	var err error
@@ -218,23 +233,19 @@ func (a *Admin) Positions(ctx context.Context, at At, partitions ...Partition) (
 	default:
 		err = errors.New("kafka: positions: the zero At; use Earliest, Latest or AtTime")
 	}
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[Partition]int64, len(partitions))
 	var errs []error
 	for _, p := range partitions {
-		o, ok := all[p]
-		if !ok {
+		switch o, ok := all[p]; {
+		case ok:
+			out[p] = o
+		case err == nil:
 			errs = append(errs, fmt.Errorf("%w: %s", ErrNoPartition, p))
-			continue
 		}
-		out[p] = o
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	if len(out) < len(partitions) {
+		errs = append(errs, err) // else it is about partitions that nobody asked for
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
 func (a *Admin) stable(ctx context.Context, topics []string, into map[Partition]int64) error {
@@ -247,19 +258,21 @@ func (a *Admin) stable(ctx context.Context, topics []string, into map[Partition]
 // was asked for first, so that no record written meanwhile is skipped.
 func (a *Admin) atTime(ctx context.Context, t time.Time, topics []string, into map[Partition]int64) error {
 	latest := make(map[Partition]int64)
-	if err := a.stable(ctx, topics, latest); err != nil {
-		return err
-	}
+	err := a.stable(ctx, topics, latest)
 	// Negative times have meanings of their own in the protocol; no record
 	// that Kafka accepts is older than 1970.
 	ms := max(t.UnixMilli(), 0)
 	ask := func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
 		return a.adm.ListOffsetsAfterMilli(ctx, ms, topics...)
 	}
-	return a.list(ctx, ask, "offset at "+t.UTC().Format(time.RFC3339), topics, func(p Partition, o kadm.ListedOffset) {
-		into[p] = o.Offset
-		if o.Timestamp < 0 {
-			into[p] = latest[p]
+	found := a.list(ctx, ask, "offset at "+t.UTC().Format(time.RFC3339), topics, func(p Partition, o kadm.ListedOffset) {
+		last, ok := latest[p]
+		switch {
+		case o.Timestamp >= 0:
+			into[p] = o.Offset
+		case ok:
+			into[p] = last
 		}
 	})
+	return errors.Join(err, found)
 }

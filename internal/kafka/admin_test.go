@@ -9,6 +9,7 @@ import (
 
 	"github.com/killick-io/killick/testenv/embedded"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -159,6 +160,33 @@ func TestPositions(t *testing.T) {
 	b.Fail(kmsg.ListOffsets, kerr.TopicAuthorizationFailed, -1)
 	if _, err := a.Positions(ctx, Latest(), in); !errors.Is(err, kerr.TopicAuthorizationFailed) {
 		t.Errorf("without the right: %v", err)
+	}
+}
+
+// A partition without a leader does not hide what is known of the others.
+func TestPartitionWithoutLeader(t *testing.T) {
+	t.Parallel()
+	b := embedded.Start(t, embedded.Topic("in", 3))
+	a := admin(t, b)
+	ctx := limited(t)
+	produce(t, b, "in", 0, "a", "b")
+	gone := b.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "in", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
+	got, err := a.Bounds(ctx, "in", "nowhere")
+	if !errors.Is(err, ErrNoTopic) || !errors.Is(err, kerr.LeaderNotAvailable) || len(got) != 2 || got[Partition{"in", 0}] != (Bounds{0, 2, 2}) {
+		t.Errorf("Bounds = %v, %v", got, err)
+	}
+	for name, at := range map[string]At{"earliest": Earliest(), "latest": Latest(), "time": AtTime(time.Now().AddDate(1, 0, 0))} {
+		if got, err := a.Positions(ctx, at, Partition{"in", 0}); err != nil || len(got) != 1 {
+			t.Errorf("%s of a sound partition: %v, %v", name, got, err)
+		}
+		got, err := a.Positions(ctx, at, Partition{"in", 0}, Partition{"in", 1})
+		if !errors.Is(err, kerr.LeaderNotAvailable) || len(got) != 1 {
+			t.Errorf("%s of both: %v, %v", name, got, err)
+		}
+	}
+	gone.Remove()
+	if got, err := a.Bounds(ctx, "in"); err != nil || len(got) != 3 {
+		t.Errorf("with a leader again: %v, %v", got, err)
 	}
 }
 
