@@ -113,17 +113,26 @@ func (b *build) declare(name, where string) (ok bool) {
 
 // codec checks what can be known of a codec before it is used.
 func (b *build) codec(where, component string, c Codec) {
+	if c == nil {
+		return
+	}
+	b.because(where, component, guarded("the codec's Type", func() error { c.Type(); return nil }))
 	if c, ok := c.(interface{ check() error }); ok {
-		if err := c.check(); err != nil {
-			b.because(where, component, err)
-		}
+		b.because(where, component, c.check())
 	}
 }
 
-func typeOf(c Codec, otherwise reflect.Type) reflect.Type {
+// typeOf returns the type of c's values, otherwise if there is no codec. nil: any, or not known
+// since the codec panics, which codec reports.
+func typeOf(c Codec, otherwise reflect.Type) (t reflect.Type) {
 	if c == nil {
 		return otherwise
 	}
+	defer func() {
+		if recover() != nil {
+			t = nil
+		}
+	}()
 	return c.Type()
 }
 

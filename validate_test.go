@@ -371,6 +371,26 @@ func TestValidateTakesAnyError(t *testing.T) {
 	w.check(t, top)
 }
 
+// A codec that cannot even say what it is for, such as a nil pointer in the interface.
+func TestValidateCodecPanics(t *testing.T) {
+	var w wanted
+	top := killick.New("codecs")
+	top.Spout("in", spout.KafkaSource{Topics: []string{"in"}, Codec: (*nilCodec)(nil)})
+	w.above("in", "the codec's Type panicked: runtime error: invalid memory address")
+	top.Bolt("b", bolt.Func(noop)).Shuffle("in").Stream("s", (*nilCodec)(nil))
+	w.above("b", "the codec's Type panicked")
+	top.Bolt("out", bolt.KafkaSink{Topic: "out", Codec: (*nilCodec)(nil)}.New).Shuffle("b/s")
+	w.above("out", "BoltInfo panicked")
+	w.check(t, top)
+}
+
+type nilCodec struct {
+	killick.Codec
+	t reflect.Type
+}
+
+func (c *nilCodec) Type() reflect.Type { return c.t }
+
 type joinsNothing struct{}
 
 func (joinsNothing) Error() string   { return "joins nothing" }
