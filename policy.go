@@ -36,7 +36,8 @@ const (
 )
 
 // DeadLetter writes the root record to the dead-letter topic; the root ends when that is
-// durable.
+// durable. A spout other than Kafka has no such topic: its done is called with the error, and
+// nothing else is kept of the message.
 func DeadLetter() After { return After{afterDeadLetter} }
 
 // Stop stops the worker; the root stays open, so its partition's offset stays before it.
