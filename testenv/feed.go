@@ -3,7 +3,6 @@ package testenv
 import (
 	"context"
 	"fmt"
-	"io"
 	"reflect"
 	"sync"
 	"time"
@@ -23,16 +22,15 @@ type feed struct {
 	recs  []record
 	epoch ack.Epoch
 
-	mu      sync.Mutex
-	next    int
-	open    int
-	stopped bool
-	woken   bool
-	signal  chan struct{}
+	mu   sync.Mutex
+	next int
+	open int
+
+	core.Intake // Wake and Stop, as engine.Feed has them
 }
 
 func newFeed(s *killick.SpoutSpec, r *Result) *feed {
-	f := &feed{spec: s, r: r, topic: s.Name, signal: make(chan struct{}, 1)}
+	f := &feed{spec: s, r: r, topic: s.Name, Intake: core.NewIntake()}
 	if len(s.Info.Topics) > 0 {
 		f.topic = s.Info.Topics[0]
 	}
@@ -80,52 +78,21 @@ func (f *feed) encode(m *killick.Message) ([]byte, error) {
 
 // Next implements engine.Feed.
 func (f *feed) Next(ctx context.Context, r *engine.Run) error {
-	for {
+	return f.Intake.Next(ctx, func(stopped bool) (found, end bool) {
 		f.mu.Lock()
-		if f.stopped || f.next == len(f.recs) {
-			f.mu.Unlock()
-			return io.EOF
+		defer f.mu.Unlock()
+		if stopped || f.next == len(f.recs) {
+			return false, true
 		}
-		if n := min(256, f.spec.Pending-f.open, len(f.recs)-f.next); n > 0 {
-			*r = engine.Run{Chunk: f, From: f.next, To: f.next + n}
-			f.next += n
-			f.open += n
-			f.mu.Unlock()
-			return nil
+		n := min(256, f.spec.Pending-f.open, len(f.recs)-f.next)
+		if n <= 0 {
+			return false, false
 		}
-		if f.woken {
-			f.woken = false
-			f.mu.Unlock()
-			return nil
-		}
-		f.mu.Unlock()
-		select {
-		case <-f.signal:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (f *feed) poke() {
-	select {
-	case f.signal <- struct{}{}:
-	default:
-	}
-}
-
-func (f *feed) Wake() {
-	f.mu.Lock()
-	f.woken = true
-	f.mu.Unlock()
-	f.poke()
-}
-
-func (f *feed) Stop() {
-	f.mu.Lock()
-	f.stopped = true
-	f.mu.Unlock()
-	f.poke()
+		*r = engine.Run{Chunk: f, From: f.next, To: f.next + n}
+		f.next += n
+		f.open += n
+		return true, false
+	})
 }
 
 func (f *feed) Pending() int {
@@ -145,7 +112,7 @@ func (f *feed) EndRun(from, to int) {
 	f.mu.Lock()
 	f.open -= to - from
 	f.mu.Unlock()
-	f.poke()
+	f.Poke()
 }
 
 func (f *feed) End(i int, c *ack.Cause) {
@@ -176,13 +143,4 @@ func (r *record) Bytes() []byte {
 	}
 }
 
-func (r *record) Headers() []core.Header {
-	if r.m.Headers == nil {
-		return nil
-	}
-	out := make([]core.Header, len(r.m.Headers))
-	for i, h := range r.m.Headers {
-		out[i] = core.Header(h)
-	}
-	return out
-}
+func (r *record) Headers() []core.Header { return core.Headers[core.Header](r.m.Headers) }

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -31,12 +30,11 @@ type feed struct {
 	mu      sync.Mutex
 	order   []engine.Run // what is still to be handed out
 	open    int
-	most    int // most that were open at a time
-	stopped bool
-	woken   bool
+	most    int  // most that were open at a time
 	endless bool // ends at a stop only
 	hold    int  // records left to hand out before more() is called; -1: no limit
-	signal  chan struct{}
+
+	core.Intake
 }
 
 // chunk is one partition. It implements engine.Chunk.
@@ -51,19 +49,13 @@ type chunk struct {
 
 type record struct{ m killick.Message }
 
-func (r *record) Key() []byte     { return r.m.Key }
-func (r *record) Bytes() []byte   { return r.m.Bytes }
-func (r *record) Time() time.Time { return r.m.Time }
-func (r *record) Headers() []core.Header {
-	var hs []core.Header
-	for _, h := range r.m.Headers {
-		hs = append(hs, core.Header(h))
-	}
-	return hs
-}
+func (r *record) Key() []byte            { return r.m.Key }
+func (r *record) Bytes() []byte          { return r.m.Bytes }
+func (r *record) Time() time.Time        { return r.m.Time }
+func (r *record) Headers() []core.Header { return core.Headers[core.Header](r.m.Headers) }
 
 func newFeed(t testing.TB, name string, limit, parts int, ms []killick.Message) *feed {
-	f := &feed{t: t, name: name, limit: limit, hold: -1, signal: make(chan struct{}, 1)}
+	f := &feed{t: t, name: name, limit: limit, hold: -1, Intake: core.NewIntake()}
 	for p := range parts {
 		f.chunks = append(f.chunks, &chunk{f: f, part: int32(p)})
 	}
@@ -79,44 +71,33 @@ func newFeed(t testing.TB, name string, limit, parts int, ms []killick.Message) 
 }
 
 func (f *feed) Next(ctx context.Context, r *engine.Run) error {
-	for {
+	return f.Intake.Next(ctx, func(stopped bool) (found, end bool) {
 		f.mu.Lock()
-		if f.stopped || len(f.order) == 0 && !f.endless {
-			f.mu.Unlock()
-			return io.EOF
+		defer f.mu.Unlock()
+		if stopped || len(f.order) == 0 && !f.endless {
+			return false, true
 		}
 		room := f.limit - f.open
 		if f.hold >= 0 {
 			room = min(room, f.hold)
 		}
-		if room > 0 && len(f.order) > 0 {
-			*r = f.order[0]
-			n := 1
-			for n < min(room, 256) && n < len(f.order) && f.order[n].Chunk == r.Chunk && f.order[n].From == r.To {
-				r.To++
-				n++
-			}
-			f.order = f.order[n:]
-			f.open += n
-			f.most = max(f.most, f.open)
-			if f.hold >= 0 {
-				f.hold -= n
-			}
-			f.mu.Unlock()
-			return nil
+		if room <= 0 || len(f.order) == 0 {
+			return false, false
 		}
-		if f.woken {
-			f.woken = false
-			f.mu.Unlock()
-			return nil
+		*r = f.order[0]
+		n := 1
+		for n < min(room, 256) && n < len(f.order) && f.order[n].Chunk == r.Chunk && f.order[n].From == r.To {
+			r.To++
+			n++
 		}
-		f.mu.Unlock()
-		select {
-		case <-f.signal:
-		case <-ctx.Done():
-			return ctx.Err()
+		f.order = f.order[n:]
+		f.open += n
+		f.most = max(f.most, f.open)
+		if f.hold >= 0 {
+			f.hold -= n
 		}
-	}
+		return true, false
+	})
 }
 
 // more lets n more records be handed out.
@@ -124,28 +105,7 @@ func (f *feed) more(n int) {
 	f.mu.Lock()
 	f.hold += n
 	f.mu.Unlock()
-	f.poke()
-}
-
-func (f *feed) poke() {
-	select {
-	case f.signal <- struct{}{}:
-	default:
-	}
-}
-
-func (f *feed) Wake() {
-	f.mu.Lock()
-	f.woken = true
-	f.mu.Unlock()
-	f.poke()
-}
-
-func (f *feed) Stop() {
-	f.mu.Lock()
-	f.stopped = true
-	f.mu.Unlock()
-	f.poke()
+	f.Poke()
 }
 
 func (f *feed) Pending() int {
@@ -178,7 +138,7 @@ func (c *chunk) End(i int, cause *ack.Cause) {
 	}
 	c.f.open--
 	c.f.mu.Unlock()
-	c.f.poke()
+	c.f.Poke()
 }
 
 // lose closes the partition's epoch: its roots are nobody's any more.
@@ -192,7 +152,7 @@ func (c *chunk) lose() {
 	}
 	c.f.order = slices.DeleteFunc(c.f.order, func(r engine.Run) bool { return r.Chunk == c })
 	c.f.mu.Unlock()
-	c.f.poke()
+	c.f.Poke()
 }
 
 // env is one engine on test feeds, and what it did.

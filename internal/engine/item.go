@@ -52,16 +52,7 @@ func (it *item) Bytes() []byte {
 	return b
 }
 
-func (it *item) Headers() []core.Header {
-	if it.headers == nil {
-		return nil
-	}
-	out := make([]core.Header, len(it.headers))
-	for i, h := range it.headers {
-		out[i] = core.Header(h)
-	}
-	return out
-}
+func (it *item) Headers() []core.Header { return core.Headers[core.Header](it.headers) }
 
 func (it *item) Time() time.Time { return time.UnixMilli(it.ms) }
 
@@ -126,12 +117,7 @@ func (it *item) own() {
 	if sr, ok := r.(*spoutRecord); !it.typed || !ok || sr.m.Value == nil {
 		it.bytes = r.Bytes()
 	}
-	if hs := r.Headers(); hs != nil {
-		it.headers = make([]killick.Header, len(hs))
-		for i, h := range hs {
-			it.headers[i] = killick.Header(h)
-		}
-	}
+	it.headers = core.Headers[killick.Header](r.Headers())
 }
 
 type encodeError struct{ err error }

@@ -99,9 +99,7 @@ func (c *component) output(in *item, m *killick.Message, o *Output) (err error) 
 			return encodeError{err}
 		}
 	}
-	for _, h := range m.Headers {
-		o.Headers = append(o.Headers, core.Header(h))
-	}
+	o.Headers = core.Headers[core.Header](m.Headers)
 	if o.Time = m.Time; o.Time.IsZero() {
 		o.Time = in.record().Time()
 	}

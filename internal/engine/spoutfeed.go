@@ -26,12 +26,12 @@ type SpoutFeed struct {
 	tasks   []*spoutTask
 	running int // tasks that may still emit
 	stopped bool
-	woken   bool
 	turn    int
 	ready   []*spoutChunk // full chunks
-	signal  chan struct{} // something for Next changed
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
+
+	core.Intake // for Next, and Wake as Feed has it
 }
 
 // spoutTask is one task of the spout. Everything but sp is guarded by the feed's mutex.
@@ -53,7 +53,7 @@ func NewSpoutFeed(spec *killick.SpoutSpec, topology string, observe func(Event))
 	if observe == nil {
 		observe = func(Event) {}
 	}
-	f := &SpoutFeed{spec: spec, topology: topology, observe: observe, signal: make(chan struct{}, 1), running: spec.Tasks}
+	f := &SpoutFeed{spec: spec, topology: topology, observe: observe, Intake: core.NewIntake(), running: spec.Tasks}
 	f.port = &port{Port: core.Port{Component: spec.Name}, codec: spec.Streams[0].Codec}
 	for i := range spec.Tasks {
 		f.tasks = append(f.tasks, &spoutTask{f: f, index: i, room: make(chan struct{}, 1), left: map[*spoutChunk]struct{}{}})
@@ -82,7 +82,7 @@ func (f *SpoutFeed) Run(ctx context.Context) error {
 				f.mu.Lock()
 				f.running--
 				f.mu.Unlock()
-				f.poke()
+				f.Poke()
 			}()
 			errs[i] = t.loop(ctx)
 		}()
@@ -237,41 +237,21 @@ func (t *spoutTask) add(m killick.Message, done func(error)) {
 		f.ready = append(f.ready, c)
 	}
 	f.mu.Unlock()
-	f.poke()
-}
-
-func (f *SpoutFeed) poke() {
-	select {
-	case f.signal <- struct{}{}:
-	default:
-	}
+	f.Poke()
 }
 
 // Next implements Feed.
 func (f *SpoutFeed) Next(ctx context.Context, r *Run) error {
-	for {
+	return f.Intake.Next(ctx, func(bool) (found, end bool) {
 		f.mu.Lock()
-		if c := f.take(); c != nil {
-			f.mu.Unlock()
-			*r = Run{Chunk: c, From: 0, To: len(c.recs)}
-			return nil
+		defer f.mu.Unlock()
+		c := f.take()
+		if c == nil {
+			return false, f.running == 0
 		}
-		if f.woken {
-			f.woken = false
-			f.mu.Unlock()
-			return nil
-		}
-		end := f.running == 0
-		f.mu.Unlock()
-		if end {
-			return io.EOF
-		}
-		select {
-		case <-f.signal:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		*r = Run{Chunk: c, From: 0, To: len(c.recs)}
+		return true, false
+	})
 }
 
 // take returns a chunk that nothing is added to any more.
@@ -292,15 +272,7 @@ func (f *SpoutFeed) take() *spoutChunk {
 	return nil
 }
 
-// Wake implements Feed.
-func (f *SpoutFeed) Wake() {
-	f.mu.Lock()
-	f.woken = true
-	f.mu.Unlock()
-	f.poke()
-}
-
-// Stop implements Feed.
+// Stop implements Feed: what the spouts have emitted by then still comes.
 func (f *SpoutFeed) Stop() {
 	f.mu.Lock()
 	f.stopped = true
@@ -412,12 +384,5 @@ func (r *spoutRecord) Bytes() []byte {
 }
 
 func (r *spoutRecord) Headers() []core.Header {
-	if r.m.Headers == nil {
-		return nil
-	}
-	out := make([]core.Header, len(r.m.Headers))
-	for i, h := range r.m.Headers {
-		out[i] = core.Header(h)
-	}
-	return out
+	return core.Headers[core.Header](r.m.Headers)
 }

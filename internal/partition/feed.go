@@ -2,13 +2,13 @@ package partition
 
 import (
 	"context"
-	"io"
 	"slices"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/internal/core"
 	"github.com/killick-io/killick/internal/engine"
 	"github.com/killick-io/killick/offsets"
 )
@@ -33,16 +33,15 @@ type Feed struct {
 	high    int64 // bytes per partition above which fetching pauses
 	hooks   Hooks
 
-	mu      sync.Mutex
-	parts   []*Partition
-	turn    int
-	stopped bool
-	woken   bool
+	mu    sync.Mutex
+	parts []*Partition
+	turn  int
 	// ends, if not nil, makes the feed bounded: it ends when each of these partitions has come
 	// to its end.
-	ends   map[Key]int64
-	over   map[Key]bool // ended, and stays so when the partition moves away
-	signal chan struct{}
+	ends map[Key]int64
+	over map[Key]bool // ended, and stays so when the partition moves away
+
+	core.Intake // Wake and Stop, as engine.Feed has them
 }
 
 // Key names a partition.
@@ -53,7 +52,7 @@ type Key struct {
 
 // NewFeed makes the feed of a spout with its limits per partition.
 func NewFeed(spout string, pending int, bytes int64, hooks Hooks) *Feed {
-	return &Feed{Spout: spout, pending: pending, high: bytes, hooks: hooks, signal: make(chan struct{}, 1)}
+	return &Feed{Spout: spout, pending: pending, high: bytes, hooks: hooks, Intake: core.NewIntake()}
 }
 
 // Bound makes the run a bounded one. ends has the end of each partition; it is called before
@@ -67,7 +66,7 @@ func (f *Feed) Bound(ends map[Key]int64) {
 		}
 	}
 	f.mu.Unlock()
-	f.poke()
+	f.Poke()
 }
 
 // Unfinished returns the partitions of a bounded run that have not come to their end here, with
@@ -94,7 +93,7 @@ func (f *Feed) Over(k Key) {
 		f.over[k] = true
 	}
 	f.mu.Unlock()
-	f.poke()
+	f.Poke()
 }
 
 // Open starts an assignment of a partition at the committed offset base. held keeps its records
@@ -112,7 +111,7 @@ func (f *Feed) Open(topic string, id int32, base int64, m offsets.Map, held bool
 		}
 	}
 	f.parts = append(f.parts, p)
-	f.poke()
+	f.Poke()
 	return p
 }
 
@@ -126,7 +125,7 @@ func (f *Feed) Remove(p *Partition) {
 	if p.until >= 0 && p.Status().Floor < p.until {
 		delete(f.over, Key{p.Topic, p.ID}) // started, but not ended: its next owner runs it
 	}
-	f.poke()
+	f.Poke()
 }
 
 // Partitions returns those that are open.
@@ -136,15 +135,8 @@ func (f *Feed) Partitions() []*Partition {
 	return slices.Clone(f.parts)
 }
 
-func (f *Feed) poke() {
-	select {
-	case f.signal <- struct{}{}:
-	default:
-	}
-}
-
 // Delivered says that there may be something to start.
-func (f *Feed) Delivered() { f.poke() }
+func (f *Feed) Delivered() { f.Poke() }
 
 func (f *Feed) resume(p *Partition) {
 	if f.hooks.Resume != nil {
@@ -156,14 +148,12 @@ func (f *Feed) dead(d Dead) { f.hooks.Dead(d) }
 
 // Next implements engine.Feed: partitions take turns.
 func (f *Feed) Next(ctx context.Context, r *engine.Run) error {
-	for {
-		f.mu.Lock()
-		if f.stopped {
-			f.mu.Unlock()
-			return io.EOF
+	return f.Intake.Next(ctx, func(stopped bool) (found, end bool) {
+		if stopped {
+			return false, true
 		}
 		var resume []*Partition
-		found := false
+		f.mu.Lock()
 		n := len(f.parts)
 		for k := range n {
 			p := f.parts[(f.turn+k)%n]
@@ -184,41 +174,13 @@ func (f *Feed) Next(ctx context.Context, r *engine.Run) error {
 				break
 			}
 		}
-		woken := f.woken
-		f.woken = false
-		end := f.ends != nil && len(f.over) >= len(f.ends)
+		end = f.ends != nil && len(f.over) >= len(f.ends)
 		f.mu.Unlock()
 		for _, p := range resume {
 			f.resume(p)
 		}
-		switch {
-		case found, woken:
-			return nil
-		case end:
-			return io.EOF
-		}
-		select {
-		case <-f.signal:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// Wake implements engine.Feed.
-func (f *Feed) Wake() {
-	f.mu.Lock()
-	f.woken = true
-	f.mu.Unlock()
-	f.poke()
-}
-
-// Stop implements engine.Feed.
-func (f *Feed) Stop() {
-	f.mu.Lock()
-	f.stopped = true
-	f.mu.Unlock()
-	f.poke()
+		return found, end && !found
+	})
 }
 
 // Pending implements engine.Feed.

@@ -245,7 +245,7 @@ func (p *Partition) Release() {
 	p.mu.Lock()
 	p.held = false
 	p.mu.Unlock()
-	p.feed.poke()
+	p.feed.Poke()
 }
 
 // Position returns what may be committed now: the floor (the map's Base) and the completion map,
@@ -333,7 +333,7 @@ func (c *chunk) EndRun(from, to int) {
 		p.feed.resume(p)
 	}
 	if full {
-		p.feed.poke()
+		p.feed.Poke()
 	}
 }
 
@@ -350,7 +350,7 @@ func (c *chunk) ended(i int) {
 	p.ends.Lock()
 	p.ends.list = append(p.ends.list, end{c, i})
 	p.ends.Unlock()
-	p.feed.poke()
+	p.feed.Poke()
 }
 
 // record is a fetched record as a core.Record. A struct of one pointer becomes an interface without
@@ -365,9 +365,5 @@ func (r record) Headers() []core.Header {
 	if len(r.r.Headers) == 0 {
 		return nil
 	}
-	out := make([]core.Header, len(r.r.Headers))
-	for i, h := range r.r.Headers {
-		out[i] = core.Header(h)
-	}
-	return out
+	return core.Headers[core.Header](r.r.Headers)
 }
