@@ -277,3 +277,32 @@ func TestCounters(t *testing.T) {
 		t.Errorf("stats %+v", s)
 	}
 }
+
+// TestTimeIsTheBoltsOwn: what a bolt's outputs take downstream, in line or for want of room, is not
+// its time, and does not make it a slow one.
+func TestTimeIsTheBoltsOwn(t *testing.T) {
+	for name, emits := range map[string]int{"full batches": 1, "fan-out": 600} {
+		for _, tasks := range []int{1, 2} {
+			top := topology()
+			top.Bolt("first", fn(func(in *killick.Tuple, out killick.Emitter) error {
+				for range emits {
+					out.Emit(in.Message())
+				}
+				return nil
+			})).Shuffle("in")
+			top.Bolt("mid", fn(pass)).Shuffle("first")
+			top.Bolt("slow", fn(func(*killick.Tuple, killick.Emitter) error { time.Sleep(time.Millisecond); return nil })).Tasks(tasks).Shuffle("mid")
+			n := 3000 / emits
+			e := run(t, top, records("in", messages(n)...))
+			e.wantEnds(n, 0)
+			for _, c := range []string{"first", "mid"} {
+				if d := time.Duration(e.stats(c).Nanos); d != 0 {
+					t.Errorf("%s, %d tasks: %s took %v", name, tasks, c, d)
+				}
+			}
+			if d, want := time.Duration(e.stats("slow").Nanos), time.Duration(n*emits)*time.Millisecond; d != want {
+				t.Errorf("%s, %d tasks: slow took %v, want %v", name, tasks, d, want)
+			}
+		}
+	}
+}

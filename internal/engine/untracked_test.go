@@ -27,7 +27,7 @@ func TestUntrackedOfSinks(t *testing.T) {
 			out.EmitUntracked("", killick.Message{Bytes: []byte("before " + string(in.Bytes()))})
 			h.Ack()
 			out.EmitUntracked("", killick.Message{Bytes: []byte("after " + string(in.Bytes()))})
-			time.Sleep(3 * time.Second / 2)
+			<-time.After(3 * time.Second / 2) // of the bubble
 			return nil
 		}, tick: func(out killick.Untracked) error {
 			out.EmitUntracked("", killick.Message{Bytes: []byte("tick")})
