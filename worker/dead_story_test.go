@@ -178,6 +178,32 @@ func TestDeadLetterTopicDownAndUp(t *testing.T) {
 	}, embedded.Topic("in", 2))
 }
 
+// Readiness tells of a dead-letter topic that cannot be written, also while others can.
+func TestOneOfTwoDeadLetterTopicsDown(t *testing.T) {
+	tell(t, func(s *story) {
+		var c tally
+		r := s.start(counting(&c, spout.Kafka("in", "other"), func(context.Context, *killick.Tuple, killick.Emitter) error {
+			return killick.Permanent(errors.New("no"))
+		}))
+		s.drained("in")
+		s.drained("other")
+		down := s.failWrites(dlq, kerr.NotEnoughReplicas, -1)
+		s.produce("in", 0, "1")
+		s.until("readiness is red", func() bool { ok, _ := r.ready("dead-letters"); return !ok })
+		for i := range 20 {
+			s.produce("other", 0, fmt.Sprint(i))
+			s.drained("other")
+			if ok, text := r.ready("dead-letters"); ok || !contains(text, dlq) {
+				t.Fatalf("after %d dead letters of the other topic readiness is %v: %s", i+1, ok, text)
+			}
+		}
+		down.Remove()
+		s.drained("in")
+		s.until("readiness is green", func() bool { ok, _ := r.Ready(); return ok })
+		r.end()
+	}, embedded.Topic("in", 1), embedded.Topic("other", 1))
+}
+
 // failWrites answers the next n produce requests to one topic with an error, all if n is negative.
 func (s *story) failWrites(topic string, with *kerr.Error, n int) *kfake.FaultHandle {
 	return s.b.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: with, Count: n})

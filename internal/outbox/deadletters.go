@@ -61,6 +61,8 @@ type DeadLetters struct {
 	flying int // written, not durable yet
 	stats  DeadLetterStats
 	signal chan struct{}
+	// failing are the dead-letter topics whose last write has failed, while a letter waits for it.
+	failing map[string]*failure
 }
 
 // DeadLetterConfig is what DeadLetters needs. Client must be a manual-partition producer.
@@ -85,8 +87,15 @@ type DeadLetterStats struct {
 	Written, Errors int64
 	ByReason        map[string]int64
 	Waiting         int       // not durable yet
-	Since           time.Time // writing has failed since then; zero: it works
-	Err             error     // the last failure, while it lasts
+	Since           time.Time // writing to a topic has failed since then; zero: none waits for that
+	Err             error     // the last failure of that topic
+}
+
+// failure is a topic that cannot be written to.
+type failure struct {
+	since   time.Time
+	err     error
+	letters int // that have failed by it, and wait
 }
 
 // letter is one dead letter on its way.
@@ -101,6 +110,8 @@ type letter struct {
 	// alone: it was refused as too large in a batch, perhaps with others. It is written by itself
 	// from then on, so that the next such answer is about it.
 	alone bool
+	// failed is why it waits; guarded by DeadLetters.mu.
+	failed *failure
 }
 
 // Topic returns the dead-letter topic of a source topic.
@@ -114,7 +125,8 @@ func NewDeadLetters(cfg DeadLetterConfig) *DeadLetters {
 	if cfg.Failed == nil {
 		cfg.Failed = func(string, error, time.Duration) {}
 	}
-	return &DeadLetters{cfg: cfg, ends: deadlines{after: cfg.Timeout}, signal: make(chan struct{}, 1), stats: DeadLetterStats{ByReason: map[string]int64{}}}
+	return &DeadLetters{cfg: cfg, ends: deadlines{after: cfg.Timeout}, signal: make(chan struct{}, 1), stats: DeadLetterStats{ByReason: map[string]int64{}},
+		failing: map[string]*failure{}}
 }
 
 // Put takes d over. It does not block.
@@ -146,7 +158,40 @@ func (w *DeadLetters) Stats() DeadLetterStats {
 		s.ByReason[k] = v
 	}
 	s.Waiting = len(w.queue) + w.taken + w.flying
+	for _, f := range w.failing {
+		if s.Since.IsZero() || f.since.Before(s.Since) {
+			s.Since, s.Err = f.since, f.err
+		}
+	}
 	return s
+}
+
+// noteLocked says that a topic cannot be written to, and that l waits for it. w.mu is held.
+func (w *DeadLetters) noteLocked(l *letter, topic string, err error) {
+	f := w.failing[topic]
+	if f == nil {
+		f = &failure{since: time.Now()}
+		w.failing[topic] = f
+	}
+	f.err = fmt.Errorf("topic %q: %w", topic, err)
+	if l.failed != f {
+		w.dropLocked(l, topic)
+		f.letters++
+		l.failed = f
+	}
+}
+
+// dropLocked says that l does not wait any more. Of a topic that nobody waits for it is not known
+// whether it can be written to. w.mu is held.
+func (w *DeadLetters) dropLocked(l *letter, topic string) {
+	f := l.failed
+	if f == nil {
+		return
+	}
+	l.failed = nil
+	if f.letters--; f.letters == 0 && w.failing[topic] == f {
+		delete(w.failing, topic)
+	}
 }
 
 // Run writes until ctx ends. What is not durable then stays open.
@@ -202,6 +247,7 @@ func (w *DeadLetters) due(wait *time.Duration) []letter {
 	for _, l := range w.queue {
 		switch left := l.at.Sub(now); {
 		case l.d.Gone():
+			w.dropLocked(&l, Topic(l.d.Topic(), w.cfg.Topology))
 		case left <= 0:
 			out = append(out, l)
 		default:
@@ -238,7 +284,8 @@ func (w *DeadLetters) written(ctx context.Context, l letter, topic string, err e
 		w.flying--
 		w.stats.Written++
 		w.stats.ByReason[l.d.Cause.Reason]++
-		w.stats.Since, w.stats.Err = time.Time{}, nil
+		delete(w.failing, topic)
+		w.dropLocked(&l, topic)
 		w.mu.Unlock()
 		l.d.Done()
 		w.poke()
@@ -266,10 +313,7 @@ func (w *DeadLetters) written(ctx context.Context, l letter, topic string, err e
 	w.flying--
 	if wait > 0 {
 		w.stats.Errors++
-		w.stats.Err = fmt.Errorf("topic %q: %w", topic, err)
-		if w.stats.Since.IsZero() {
-			w.stats.Since = time.Now()
-		}
+		w.noteLocked(&l, topic, err)
 	}
 	w.mu.Unlock()
 	w.push(l)

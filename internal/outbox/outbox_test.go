@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/internal/engine"
+	"github.com/killick-io/killick/internal/partition"
+	"github.com/killick-io/killick/offsets"
 )
 
 // A deadline ends by itself, after the timeout and not long after; records of one moment share it.
@@ -103,6 +108,56 @@ func TestJudge(t *testing.T) {
 	if err := NewDirect(nil, &Limits{Most: 1000}, time.Minute).judge(small, nil); err != nil {
 		t.Error(err)
 	}
+}
+
+// A dead letter that could not be written and whose partition goes away is not waited for any more:
+// nobody says that its topic cannot be written to.
+func TestLettersOfLostPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dead []partition.Dead
+		f := partition.NewFeed("in", 10, 1<<20, partition.Hooks{Dead: func(d partition.Dead) { dead = append(dead, d) }})
+		open := func(topic string) *partition.Partition {
+			p := f.Open(topic, 0, 0, offsets.Map{}, false)
+			if _, err := p.Deliver([]*kgo.Record{{Topic: topic, Value: []byte("v")}}); err != nil {
+				t.Fatal(err)
+			}
+			var run engine.Run
+			if err := f.Next(t.Context(), &run); err != nil {
+				t.Fatal(err)
+			}
+			run.Chunk.End(run.From, &ack.Cause{Outcome: ack.Dead, Policy: ack.DeadLetter, Reason: "error"})
+			return p
+		}
+		a, b := open("a"), open("b")
+		no := errors.New("no")
+		w := NewDeadLetters(DeadLetterConfig{Topology: "t", Timeout: time.Second,
+			Partitions: func(context.Context, string, bool) (int, error) { return 0, no }})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.Run(ctx) }()
+		start := time.Now()
+		w.Put(dead[0])
+		<-time.After(time.Minute)
+		w.Put(dead[1])
+		<-time.After(time.Minute)
+		want := func(waiting int, since time.Time, topic string) {
+			t.Helper()
+			s := w.Stats()
+			if s.Waiting != waiting || !s.Since.Equal(since) || topic == "" && s.Err != nil ||
+				topic != "" && (!errors.Is(s.Err, no) || !strings.Contains(s.Err.Error(), topic)) {
+				t.Errorf("%+v; want %d waiting since %v for %q", s, waiting, since, topic)
+			}
+		}
+		want(2, start, "a.t.dlq")
+		a.Close()
+		<-time.After(time.Minute)
+		want(1, start.Add(time.Minute), "b.t.dlq")
+		b.Close()
+		<-time.After(time.Minute)
+		want(0, time.Time{}, "")
+		cancel()
+		<-done
+	})
 }
 
 // Times that the client cannot write become that of the writing.
