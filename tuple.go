@@ -45,7 +45,7 @@ func (t *Tuple) Headers() []Header { return fromCore(t.core().Rec().Headers()) }
 
 // Time returns the record's timestamp, in milliseconds. It is in UTC, so that what is made of it
 // does not depend on the machine.
-func (t *Tuple) Time() time.Time { return t.core().Rec().Time().UTC() }
+func (t *Tuple) Time() time.Time { return time.UnixMilli(t.core().Rec().Time().UnixMilli()).UTC() }
 
 // Message returns the tuple's message, to emit it again as it is or changed.
 func (t *Tuple) Message() Message {

@@ -84,6 +84,34 @@ func TestTupleOfValue(t *testing.T) {
 	}
 }
 
+// Times are in milliseconds wherever a tuple comes from, as they are behind Kafka.
+func TestTimeIsInMilliseconds(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_999_999, time.FixedZone("x", 3600))
+	want := time.Date(2026, 1, 2, 2, 4, 5, 678_000_000, time.UTC)
+	if got := testenv.Tuple(killick.Message{Time: at}).Time(); got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	var got []time.Time
+	note := func(_ context.Context, in *killick.Tuple, out killick.Emitter) error {
+		got = append(got, in.Time(), in.Message().Time)
+		out.Emit(killick.Message{}) // with its input's time
+		return nil
+	}
+	top := killick.New("times")
+	top.Spout("in", spout.Slice(killick.Message{Time: at}))
+	top.Bolt("a", bolt.Func(note)).Shuffle("in")
+	top.Bolt("b", bolt.Func(note)).Shuffle("a")
+	testenv.Run(t, top)
+	if len(got) != 4 {
+		t.Fatalf("%v", got)
+	}
+	for i, g := range got {
+		if g != want {
+			t.Errorf("%d: %v, want %v", i, g, want)
+		}
+	}
+}
+
 // What a tuple is called, and where it comes from, on its way through a topology.
 func TestIDAndSource(t *testing.T) {
 	type seen struct{ id, component, stream string }
