@@ -22,6 +22,9 @@ var (
 	ErrAuth = kafka.ErrAuth
 	// ErrFenced says that another worker with the same Place has joined the group.
 	ErrFenced = errors.New("worker: fenced")
+	// ErrStuck says that user code has had one tuple for ten times its time-out. Nothing ends it but
+	// the end of the process; what had ended is committed.
+	ErrStuck = errors.New("worker: a task is stuck")
 )
 
 // ExitCode is the exit code that Main uses for what Run returned.
@@ -34,6 +37,8 @@ func ExitCode(err error) int {
 		return 2
 	case errors.Is(err, ErrFenced), errors.Is(err, kerr.FencedInstanceID):
 		return 4
+	case errors.Is(err, ErrStuck):
+		return 6
 	case errors.Is(err, ErrUnreachable), errors.Is(err, ErrAuth):
 		return 5
 	case errors.Is(err, ErrDrain):

@@ -96,6 +96,11 @@ func (w *Worker) Ready() (ok bool, checks []Check) {
 		return ok, checks
 	}
 	add("prepared", w.engine.Ready(), "a component's Prepare has not succeeded yet")
+	var stuck []string
+	for _, s := range w.engine.Stuck() {
+		stuck = append(stuck, fmt.Sprintf("component %q, task %d has had one tuple for %v, and its time-out is %v", s.Component, s.Task, s.For.Round(time.Second), s.Timeout))
+	}
+	add("tasks", len(stuck) == 0, "%s", strings.Join(stuck, "; "))
 	if w.reader == nil {
 		return ok, checks
 	}

@@ -149,6 +149,7 @@ func (w *Worker) run(ctx context.Context) error {
 	// work outlives ctx: it carries what a soft stop still needs.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
+	w.state.Store(int32(stateRunning)) // before anything can say that it drains
 	var wg, spouts sync.WaitGroup
 	if w.reader != nil {
 		wg.Go(func() { w.reader.Run(work) })
@@ -173,7 +174,7 @@ func (w *Worker) run(ctx context.Context) error {
 			w.reader.PauseAll()
 		}
 	})
-	w.state.Store(int32(stateRunning))
+	wg.Go(func() { w.watch(work, run) })
 	w.log.Info().Str("group", w.cfg.Group).Msg("running")
 	err := w.engine.Run(run)
 	if err == nil && run.Err() == nil {

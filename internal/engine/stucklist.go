@@ -1,0 +1,28 @@
+package engine
+
+import "time"
+
+// Stuck is user code that has had one tuple for more than twice its time-out.
+type Stuck struct {
+	Component string
+	Task      int
+	For       time.Duration // to the resolution of the watch, a tenth of the shortest time-out
+	Timeout   time.Duration
+}
+
+// Stuck lists the tasks of which TaskStuck was told and whose user code has not returned since.
+func (e *Engine) Stuck() []Stuck {
+	w := e.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []Stuck
+	now := w.tick.Load()
+	for r := range w.runners {
+		x := r.cur.Load()
+		if x == nil || !r.told || r.word.Load() != r.seen {
+			continue
+		}
+		out = append(out, Stuck{Component: x.c.spec.Name, Task: x.t.index, For: time.Duration(now-r.seen>>1-r.credit) * w.period, Timeout: x.c.spec.Timeout})
+	}
+	return out
+}
