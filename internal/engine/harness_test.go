@@ -145,12 +145,18 @@ func (c *chunk) End(i int, cause *ack.Cause) {
 func (c *chunk) lose() {
 	c.epoch.Close()
 	c.f.mu.Lock()
-	for i := range c.ends {
+	started := len(c.ends)
+	c.f.order = slices.DeleteFunc(c.f.order, func(r engine.Run) bool {
+		if r.Chunk == c {
+			started = min(started, r.From)
+		}
+		return r.Chunk == c
+	})
+	for i := range started {
 		if len(c.ends[i]) == 0 {
 			c.f.open--
 		}
 	}
-	c.f.order = slices.DeleteFunc(c.f.order, func(r engine.Run) bool { return r.Chunk == c })
 	c.f.mu.Unlock()
 	c.f.Poke()
 }
