@@ -203,7 +203,6 @@ func (e *Engine) Run(ctx context.Context) error {
 		soft   = ctx.Done()
 		quiet  <-chan time.Time // ticks once intake has ended
 		limit  <-chan time.Time // once a stop is wanted; a bounded run has none for its trees
-		late   bool             // limit is for what no tree waits for
 	)
 	stop := func() {
 		if limit == nil {
@@ -247,17 +246,14 @@ func (e *Engine) Run(ctx context.Context) error {
 			if !e.quiet() {
 				if limit == nil {
 					limit = time.After(e.cfg.Drain)
-					late = true
 				}
 				continue
 			}
-			if result == nil && parked > 0 {
-				result = fmt.Errorf("%w: %d, whose retry failed again during the stop", ErrDrain, parked)
-			}
-			return result
+			return e.ended(result, parked)
 		case <-limit:
-			if late && e.pending() <= e.parked.open() {
-				return result
+			// Without open trees it was for a Flush, an untracked tuple, or a spout's Next.
+			if parked := e.parked.open(); e.pending() <= parked {
+				return e.ended(result, parked)
 			}
 			if result == nil {
 				result = fmt.Errorf("%w: %d after %v", ErrDrain, e.pending(), e.cfg.Drain)
@@ -265,6 +261,14 @@ func (e *Engine) Run(ctx context.Context) error {
 			return result
 		}
 	}
+}
+
+// ended is what Run returns when no root is open any more but parked ones.
+func (e *Engine) ended(result error, parked int64) error {
+	if result == nil && parked > 0 {
+		result = fmt.Errorf("%w: %d, whose retry failed again during the stop", ErrDrain, parked)
+	}
+	return result
 }
 
 // quiet reports whether no task has anything to do.

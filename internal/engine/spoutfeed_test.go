@@ -220,3 +220,45 @@ func TestSpoutRetryAfter(t *testing.T) {
 		t.Errorf("waited %v and %v", a, b)
 	}
 }
+
+// deaf is a spout whose Next does not look at its context.
+type deaf struct{ until chan struct{} }
+
+func (s *deaf) Next(ctx) (killick.Message, func(error), error) {
+	<-s.until
+	return killick.Message{}, nil, io.EOF
+}
+
+// TestDeafSpout: a stop that waited in vain for Next to return has left no tree open, and says so.
+func TestDeafSpout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &deaf{make(chan struct{})}
+		top := killick.New("spout")
+		top.Spout("in", spout.New(func() killick.Spout { return s }))
+		top.Bolt("a", fn(null)).Shuffle("in")
+		spec, err := top.Spec()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := engine.NewSpoutFeed(&spec.Spouts[0], "spout", nil)
+		e, err := engine.New(config{Spec: spec, Feeds: map[string]engine.Feed{"in": f}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		errs := make(chan error, 1)
+		go func() { errs <- f.Run(t.Context()) }()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := e.Run(ctx); err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if d := time.Since(began); d < 30*time.Second || d > 40*time.Second {
+			t.Errorf("took %v", d)
+		}
+		close(s.until)
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	})
+}
