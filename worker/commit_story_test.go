@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/spout"
 	"github.com/killick-io/killick/testenv/embedded"
+	"github.com/killick-io/killick/worker"
 )
 
 // A commit that is refused is no reason to stop: the worker lives, works on, and commits later.
@@ -49,6 +51,59 @@ func TestCommitRefusedAndRetried(t *testing.T) {
 			}, embedded.Topic("in", 2))
 		})
 	}
+}
+
+// A stop while a topic is under suspicion waits until that is over: what has ended is committed.
+func TestStopUnderSuspicion(t *testing.T) {
+	tell(t, func(s *story) {
+		var c tally
+		r := s.start(counting(&c, spout.Kafka("in"), nil), func(c *worker.Config) { c.CommitInterval = time.Hour })
+		s.drained("in")
+		s.produce("in", 0, numbers(0, 10)...)
+		s.until("all have run", func() bool { return c.total() == 10 })
+		doubt := s.b.Fail(kmsg.Fetch, kerr.UnknownTopicID, -1)
+		if err := doubt.Wait(s.ctx(), 10); err != nil { // the client hides the first five
+			t.Fatal(err)
+		}
+		gate := make(chan struct{})
+		held := s.b.HoldAnswers(kmsg.Metadata, gate)
+		if err := held.Wait(s.ctx(), 1); err != nil {
+			t.Fatal(err)
+		}
+		s.pass(2 * time.Second)
+		r.stop()
+		s.pass(2 * time.Second)
+		doubt.Remove()
+		close(gate)
+		held.Remove()
+		if err := r.wait(); err != nil {
+			t.Errorf("it ended with: %v", err)
+		}
+		if got := s.committed("in")[0]; got != 10 {
+			t.Errorf("committed %d after a clean end", got)
+		}
+	}, embedded.Topic("in", 1))
+}
+
+// The last commit is tried again for the partition that may be stored, beside one that never will.
+func TestLastCommitBesideARefusedOne(t *testing.T) {
+	tell(t, func(s *story) {
+		var c tally
+		r := s.start(counting(&c, spout.Kafka("in"), nil), func(c *worker.Config) { c.CommitInterval = time.Hour })
+		s.drained("in")
+		s.produce("in", 0, "a")
+		s.produce("in", 1, "b")
+		s.until("both have run", func() bool { return c.total() == 2 })
+		s.b.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Topic: "in", Partitions: []int32{0}, Err: kerr.TopicAuthorizationFailed, Count: -1},
+			kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Topic: "in", Partitions: []int32{1}, Err: kerr.RequestTimedOut, Count: 1})
+		r.stop()
+		if err := r.wait(); worker.ExitCode(err) != 3 || !contains(err.Error(), "1 partitions", "TOPIC_AUTHORIZATION_FAILED") {
+			t.Errorf("exit code %d: %v", worker.ExitCode(err), err)
+		}
+		if got := s.committed("in"); got[0] != 0 || got[1] != 1 {
+			t.Errorf("committed %v, want 0 and 1", got)
+		}
+	}, embedded.Topic("in", 2))
 }
 
 // An answer that got lost leaves it open whether the commit is stored; nothing is lost and nothing

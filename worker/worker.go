@@ -181,11 +181,11 @@ func (w *Worker) run(ctx context.Context) error {
 		err = w.others(run)
 	}
 	w.state.Store(int32(stateDraining))
-	if cause := w.cause.Load(); cause != nil {
-		err = *cause // the worker's own reason, rather than what the stop met
-	}
 	if cerr := w.finalCommit(work); err == nil {
 		err = cerr
+	}
+	if cause := w.cause.Load(); cause != nil {
+		err = *cause // the worker's own reason, rather than what the stop met
 	}
 	stopWork()
 	wg.Wait()

@@ -27,6 +27,9 @@ const renewTime = 5 * time.Second
 // ErrRenewal says that the lease was refused and a new one has not come yet.
 var ErrRenewal = errors.New("group: the membership has changed; commits wait for the next assignment")
 
+// ErrDoubt says that a topic may be another one by now. Its positions wait until that is known.
+var ErrDoubt = errors.New("group: a topic may have been made anew; its positions are not committed until that is known")
+
 // commits commits the floors of all open partitions. commit is the only function that does, and
 // holds turn while it does: one commit is in flight at a time.
 type commits struct {
@@ -121,7 +124,7 @@ func (c *commits) loop(ctx context.Context) {
 }
 
 // Commit commits once, now. It returns how many partitions have a position that is not stored,
-// and why, of the first.
+// and why, of one of them: of one that another try may store, if there is one.
 func (r *Reader) Commit(ctx context.Context) (left int, err error) { return r.commits.commit(ctx) }
 
 // item is one position of a commit in progress.
@@ -138,14 +141,16 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 		return 0, ctx.Err()
 	}
 	lease := c.r.lease.Load() // before the positions; see the package comment
-	items := c.collect()
+	items, doubtful := c.collect()
 	switch {
-	case len(items) == 0:
+	case len(items)+doubtful == 0:
 		return 0, nil
 	case lease == nil:
-		return len(items), kafka.ErrNoLease
+		return len(items) + doubtful, kafka.ErrNoLease
 	case lease == c.refused && time.Since(c.refusedAt) < renewTime:
-		return len(items), ErrRenewal
+		return len(items) + doubtful, ErrRenewal
+	case len(items) == 0:
+		return doubtful, ErrDoubt
 	}
 	ps := make([]kafka.Position, len(items))
 	for i := range items {
@@ -164,7 +169,10 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			c.say(err, lease, &ps[0], len(ps))
 		}
-		return len(items), err
+		return len(items) + doubtful, err
+	}
+	if left = doubtful; left > 0 {
+		err = ErrDoubt
 	}
 	for i, res := range results {
 		it := &items[i]
@@ -173,7 +181,8 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 			continue
 		}
 		left++
-		if err == nil {
+		// What may pass is said rather than what will not: the caller tries again then.
+		if err == nil || kafka.Refusal(err) == kafka.Fatal {
 			err = res.Err
 		}
 		c.refusal(it, res.Err, lease)
@@ -208,9 +217,9 @@ func (c *commits) refusal(it *item, err error, lease *kafka.Lease) {
 	}
 }
 
-// collect takes the positions that differ from what is stored, or whose refresh is due.
-func (c *commits) collect() []item {
-	var items []item
+// collect takes the positions that differ from what is stored, or whose refresh is due; doubtful is
+// how many of topics under suspicion are left out.
+func (c *commits) collect() (items []item, doubtful int) {
 	now := time.Now()
 	for _, s := range c.r.cfg.Sources {
 		for _, p := range s.Feed.Partitions() {
@@ -230,13 +239,14 @@ func (c *commits) collect() []item {
 			id, suspect := c.r.topics[p.Topic].ID, c.r.suspects[p.Topic]
 			c.r.mu.Unlock()
 			if suspect {
+				doubtful++
 				continue
 			}
 			items = append(items, item{p, kafka.Position{Topic: p.Topic, TopicID: id, Partition: p.ID,
 				Offset: pos.Base, LeaderEpoch: -1, Metadata: text}})
 		}
 	}
-	return items
+	return items, doubtful
 }
 
 func (c *commits) stored(it *item) {
