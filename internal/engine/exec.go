@@ -97,6 +97,9 @@ func (x *exec) settle(b *batch, from, to int) {
 	for i := from; i < to; i++ {
 		if it := &b.items[i]; it.edge {
 			it.edge = false
+			if it.anchors.Gone() {
+				x.e.Ignored.Lost.Add(1)
+			}
 			it.anchors.End()
 		}
 	}
@@ -154,6 +157,10 @@ func (x *exec) items(b *batch, i int) (next int, pulse bool) {
 		if !it.anchors.Live() || f != nil && !f.live(it) {
 			x.c.stats.skipped.Add(1)
 			x.skips++
+			if it.edge { // here, since settle takes what it ends for a verdict
+				it.edge = false
+				it.anchors.End()
+			}
 			continue
 		}
 		t := x.fresh()

@@ -45,6 +45,7 @@ func (c *component) fail(en *entry, reason string, err error, stack []byte) {
 		return
 	}
 	if it.anchors.Gone() {
+		c.e.Ignored.Lost.Add(1)
 		return // the partition is lost: its next owner reads the record again
 	}
 	ev := Event{Component: c.spec.Name, Task: en.t.index, Attempt: it.attempt(), Reason: reason, Err: err, Stack: stack}

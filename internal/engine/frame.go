@@ -121,7 +121,11 @@ func (f *frame) settle(from, to int) {
 	end := func(i int) {
 		if at < i {
 			f.run.Chunk.EndRun(at, i)
-			f.d.stats.acked.Add(int64(i - at))
+			if f.run.Chunk.Epoch().Closed() {
+				f.d.e.Ignored.Lost.Add(int64(i - at))
+			} else {
+				f.d.stats.acked.Add(int64(i - at))
+			}
 		}
 		at = i + 1
 	}

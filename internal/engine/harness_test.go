@@ -128,6 +128,9 @@ func (c *chunk) EndRun(from, to int) {
 }
 
 func (c *chunk) End(i int, cause *ack.Cause) {
+	if c.epoch.Closed() {
+		return // as a partition does
+	}
 	c.f.mu.Lock()
 	if len(c.ends[i]) > 0 {
 		c.f.t.Errorf("root %s/%d/%d ended twice: %v, then %v", c.f.name, c.part, i, c.ends[i][0], cause)
