@@ -1,10 +1,12 @@
-// Command killick shows killick at work.
+// Command killick shows killick at work, and has a Kafka for your laptop.
 //
 //	killick demo       run the order story with a crash in the middle, and check the result
+//	killick dev        run a Kafka for a laptop, alone or beside a command; feed and read its topics
 //	killick version    print the version
 //	killick help       print help, of a command too
 //
-// Exit codes: 0 all is well, 1 something is not, 2 wrong usage, 5 Kafka cannot be reached.
+// Exit codes: 0 all is well, 1 something is not, 2 wrong usage, 5 Kafka cannot be reached. killick dev -- COMMAND ends with
+// the exit code of the command.
 //
 // A topology is no argument of this command: it is a program that imports killick and calls worker.Main.
 package main
@@ -38,12 +40,13 @@ func main() {
 	os.Exit(code)
 }
 
-const usage = `killick shows killick at work.
+const usage = `killick shows killick at work, and has a Kafka for your laptop.
 
 usage: killick <command> [flags]
 
 commands:
   demo       run the order story with a crash in the middle, and check the result
+  dev        run a Kafka for a laptop, alone or beside a command; feed and read its topics
   version    print the version
   help       print this, or help of a command: killick help demo
 
@@ -59,6 +62,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch name, rest := args[0], args[1:]; name {
 	case "demo":
 		return demoCommand(ctx, rest, stdout, stderr)
+	case "dev":
+		return devCommand(ctx, rest, stdin, stdout, stderr)
 	case demo.WorkerCommand:
 		return workerCommand(ctx, rest, stdin, stderr)
 	case "version", "--version", "-version":
@@ -80,6 +85,12 @@ func helpCommand(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, usage)
 	case len(args) == 1 && args[0] == "demo":
 		fmt.Fprint(stdout, demoUsage())
+	case len(args) == 1 && args[0] == "dev":
+		fmt.Fprint(stdout, devUsage())
+	case len(args) == 2 && args[0] == "dev" && args[1] == "produce":
+		fmt.Fprint(stdout, produceUsage())
+	case len(args) == 2 && args[0] == "dev" && args[1] == "consume":
+		fmt.Fprint(stdout, consumeUsage())
 	case len(args) == 1:
 		return misuse(stderr, "killick help", fmt.Errorf("unknown command %q", args[0]))
 	default:
