@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/killick-io/killick"
@@ -204,6 +205,34 @@ func TestStopDuringTheStart(t *testing.T) {
 		}
 		close(gate)
 		held.Remove()
+	}, embedded.Topic("in", 1))
+}
+
+// A stop while the group waits for a member that does not come has a deadline, too.
+func TestStopDuringAJoinThatDoesNotEnd(t *testing.T) {
+	tell(t, func(s *story) {
+		other, err := kgo.NewClient(s.b.ClientOpts(kgo.ConsumerGroup("g"), kgo.ConsumeTopics("in"), kgo.BlockRebalanceOnPoll(),
+			kgo.DisableAutoCommit(), kgo.SessionTimeout(5*time.Minute), kgo.RebalanceTimeout(5*time.Minute))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Cleanup(other.CloseAllowingRebalance)
+		s.produce("in", 0, "a")
+		if fs := other.PollFetches(s.ctx()); fs.NumRecords() != 1 { // and lets no rebalance happen from here on
+			t.Fatal(fs.Err())
+		}
+		r := s.start(counting(new(tally), spout.Kafka("in"), nil))
+		joins := s.b.Hold(kmsg.SyncGroup, make(chan struct{})) // counts; none comes
+		s.pass(5 * time.Second)
+		if ok, _ := r.ready("group"); ok || joins.Hits() > 0 {
+			t.Fatal("it has joined")
+		}
+		start := time.Now()
+		r.end()
+		if d := time.Since(start); d > 15*time.Second {
+			t.Errorf("the stop took %v", d)
+		}
+		joins.Remove()
 	}, embedded.Topic("in", 1))
 }
 

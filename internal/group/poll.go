@@ -180,7 +180,9 @@ func (r *Reader) fetchError(topic string, id int32, err error) {
 		r.stop(fmt.Errorf("group: another worker with the place %q has joined the group %q: %w", r.cfg.Consumer.InstanceID, r.cfg.Group, err))
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
 		r.suspect(k)
-	case errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		r.stop(fmt.Errorf("group: not allowed to be a member of group %q; the operation READ on the group is needed: %w", r.cfg.Group, err))
+	case errors.Is(err, kerr.TopicAuthorizationFailed) && topic != "", errors.Is(err, kerr.ClusterAuthorizationFailed) && topic != "":
 		r.stop(fmt.Errorf("group: not allowed to read topic %q in group %q: %w", topic, r.cfg.Group, err))
 	case errors.As(err, &session):
 		r.log.Warn().Err(err).Msg("the group session has ended; joining again")

@@ -58,6 +58,7 @@ type Config struct {
 type Reader struct {
 	cfg   Config
 	cl    *kgo.Client
+	abort context.CancelFunc // ends all that cl does, at once
 	admin *kafka.Admin
 	adm   *kgo.Client
 	log   zerolog.Logger
@@ -312,13 +313,21 @@ func (r *Reader) Start(ctx context.Context) (err error) {
 	c.OnAssigned, c.OnRevoked, c.OnLost, c.OnOffsetsFetched = r.assigned, r.revoked, r.lost, r.offsetsFetched
 	c.Adjust = r.adjust
 	cluster := r.cfg.Cluster
-	cluster.Extra = append(slices.Clone(cluster.Extra), kgo.WithHooks(contactHook{r}))
+	life, abort := context.WithCancel(context.Background())
+	r.abort = abort
+	cluster.Extra = append(slices.Clone(cluster.Extra), kgo.WithHooks(contactHook{r}), kgo.WithContext(life))
 	if r.cl, err = kafka.NewConsumer(cluster, c); err != nil {
+		abort()
 		r.adm.Close()
 		return err
 	}
 	return nil
 }
+
+// leaveTime bounds how long Close waits to leave the group. The client cannot leave while it joins,
+// and a join takes as long as the slowest member of the group; who has not left is missed by the
+// group when its session ends.
+const leaveTime = 10 * time.Second
 
 // Close leaves the group and ends the clients. Run's context must have ended.
 func (r *Reader) Close() {
@@ -326,6 +335,13 @@ func (r *Reader) Close() {
 	if r.running.Load() {
 		<-r.done
 	}
-	r.cl.CloseAllowingRebalance()
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	if err := r.cl.LeaveGroupContext(ctx); err != nil {
+		r.log.Warn().Err(err).Str("group", r.cfg.Group).Msg("the group was not left; it notices when the session ends")
+		r.abort() // else Close would wait for the join
+	}
+	r.cl.Close()
+	r.abort()
 	r.adm.Close()
 }
