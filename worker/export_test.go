@@ -4,3 +4,6 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Collector is what /metrics shows of a worker, for tests in virtual time, where nothing listens.
 func (w *Worker) Collector() prometheus.Collector { return newCollector(w) }
+
+// Alive is what /livez says.
+func (w *Worker) Alive() bool { return w.alive() }

@@ -120,6 +120,29 @@ func TestReadinessTruthTable(t *testing.T) {
 	}
 }
 
+// A worker that commits seldom, or cannot reach a broker, is alive all the same.
+func TestAlive(t *testing.T) {
+	tell(t, func(s *story) {
+		r := s.start(counting(new(tally), spout.Kafka("in"), nil), func(c *worker.Config) { c.CommitInterval = time.Hour })
+		s.drained("in")
+		for _, down := range []bool{false, true} {
+			if down {
+				s.b.Down()
+			}
+			for range 10 {
+				s.pass(time.Minute)
+				if !r.Alive() {
+					t.Fatalf("it counts as hung; broker away: %v", down)
+				}
+			}
+		}
+		if err := s.b.Up(); err != nil {
+			t.Fatal(err)
+		}
+		r.end()
+	}, embedded.Topic("in", 1))
+}
+
 // Before the first assignment, and while a component does not come up, a worker is not ready.
 func TestNotReadyBeforeItRuns(t *testing.T) {
 	tell(t, func(s *story) {

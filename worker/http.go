@@ -126,13 +126,15 @@ func (w *Worker) Ready() (ok bool, checks []Check) {
 // livez says whether the process works, not whether Kafka does: a broker that is away must not
 // make somebody restart all workers.
 func (w *Worker) livez(rw http.ResponseWriter, _ *http.Request) {
-	if w.built.Load() && w.reader != nil && !w.reader.Alive() {
+	if !w.alive() {
 		rw.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprintln(rw, "a loop of the worker hangs")
 		return
 	}
 	fmt.Fprintln(rw, "ok")
 }
+
+func (w *Worker) alive() bool { return !w.built.Load() || w.reader == nil || w.reader.Alive() }
 
 func (w *Worker) readyz(rw http.ResponseWriter, _ *http.Request) {
 	ok, checks := w.Ready()

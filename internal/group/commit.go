@@ -109,11 +109,15 @@ func (c *commits) stats() CommitStats {
 func (c *commits) loop(ctx context.Context) {
 	t := time.NewTicker(c.r.cfg.CommitInterval)
 	defer t.Stop()
+	beat := time.NewTicker(aliveTime / 3) // the interval may be longer than a loop may be silent
+	defer beat.Stop()
 	for {
 		c.tick.Store(time.Now().UnixNano())
 		select {
 		case <-ctx.Done():
 			return
+		case <-beat.C:
+			continue
 		case <-t.C:
 		case <-c.now:
 		}
