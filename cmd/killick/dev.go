@@ -106,7 +106,7 @@ func produceFlags(o *dev.ProduceOptions) *flag.FlagSet {
 func consumeFlags(o *dev.ConsumeOptions) *flag.FlagSet {
 	fs := quiet("killick dev consume")
 	bootstrapFlag(fs, &o.Kafka)
-	fs.Func("from", "begin at the `earliest` record, or latest: what comes from now on (default earliest; a group goes on\nwhere it is)",
+	fs.Func("from", "begin at this `position`: earliest, or latest for what comes from now on (default earliest; a group\ngoes on where it is)",
 		func(s string) error {
 			if s != "earliest" && s != "latest" {
 				return errors.New("want earliest or latest")
@@ -123,7 +123,7 @@ func consumeFlags(o *dev.ConsumeOptions) *flag.FlagSet {
 		return nil
 	})
 	nonEmpty(fs, &o.Group, "group", "read as a member of this group `name` and commit what was printed (default: no group)")
-	fs.Func("format", "print the `value`, key-value (a tab between them) or json (default value)", func(s string) (err error) {
+	fs.Func("format", "print records in this `form`: value, key-value (a tab between them) or json (default value)", func(s string) (err error) {
 		o.Format, err = dev.ParseFormat(s)
 		return err
 	})

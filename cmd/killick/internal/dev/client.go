@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/killick-io/killick/worker"
 )
@@ -101,26 +103,34 @@ func (c *client) reach(ctx context.Context) error {
 	}
 }
 
-// partitions returns how many the topic has, 0 if it does not exist. All topics are asked for: a broker that makes topics
-// makes those that are named.
-func (c *client) partitions(ctx context.Context, topic string) (int, kadm.TopicDetails, error) {
-	all, err := c.adm.ListTopics(ctx)
+// partitions returns how many the topic has, 0 if it does not exist, and the names of all there are. All topics are asked
+// for: a broker that makes topics makes those that are named. (kadm would answer from a cache, in which a topic just made is
+// missing.)
+func (c *client) partitions(ctx context.Context, topic string) (n int, all []string, err error) {
+	req := kmsg.NewPtrMetadataRequest() // no topics: all
+	resp, err := req.RequestWith(ctx, c.Client)
 	if err != nil {
 		return 0, nil, fmt.Errorf("dev: list the topics of %s: %w", c.where, err)
 	}
-	t, ok := all[topic]
-	if !ok {
-		return 0, all, nil
+	for _, t := range resp.Topics {
+		if t.Topic == nil || t.IsInternal && *t.Topic != topic {
+			continue
+		}
+		all = append(all, *t.Topic)
+		if *t.Topic != topic {
+			continue
+		}
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
+			return 0, nil, fmt.Errorf("dev: topic %s of %s: %w", topic, c.where, err)
+		}
+		n = len(t.Partitions)
 	}
-	if t.Err != nil {
-		return 0, nil, fmt.Errorf("dev: topic %s of %s: %w", topic, c.where, t.Err)
-	}
-	return len(t.Partitions), all, nil
+	slices.Sort(all)
+	return n, all, nil
 }
 
 // noTopic says that a topic does not exist, and what there is.
-func (c *client) noTopic(topic string, all kadm.TopicDetails, hint string) error {
-	names := all.Names()
+func (c *client) noTopic(topic string, names []string, hint string) error {
 	const most = 10
 	there := strings.Join(names[:min(most, len(names))], ", ")
 	switch {
