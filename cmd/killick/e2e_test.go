@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,15 +19,29 @@ import (
 	"github.com/killick-io/killick/internal/core"
 )
 
-// build makes the binary, under the race detector if the tests are: everything is compiled for
-// it already.
-func build(t *testing.T) string {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "killick")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", fmt.Sprintf("-race=%v", core.Race), "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+// binaries is the folder of the programs that tests run, made and removed by TestMain.
+var binaries = ""
+
+// built makes them: this command and examples/hello. They are under the race detector if the tests are: everything is
+// compiled for it already.
+var built = sync.OnceValue(func() error {
+	out, err := exec.Command("go", "build", fmt.Sprintf("-race=%v", core.Race), "-o", binaries+string(filepath.Separator), ".", "../../examples/hello").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	return bin
+	return nil
+})
+
+// binary is the path of one of them.
+func binary(t *testing.T, name string) string {
+	t.Helper()
+	if err := built(); err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	return filepath.Join(binaries, name)
 }
 
 // start runs the binary to its end, with a folder of its own for temporary files.
@@ -52,7 +68,7 @@ func start(t *testing.T, bin string, args ...string) (code int, stdout, stderr s
 // TestDemo: a real worker is really killed, and everything adds up. 2,100 orders have both dead letters among them.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	bin := build(t)
+	bin := binary(t, "killick")
 	keep := filepath.Join(t.TempDir(), "kept")
 	const records = 2100
 	code, stdout, stderr, tmp := start(t, bin, "demo", "--json", "--records", "2100", "--keep", keep)

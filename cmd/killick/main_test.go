@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,7 +16,19 @@ import (
 	"github.com/killick-io/killick/cmd/killick/internal/demo"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	var err error
+	if binaries, err = os.MkdirTemp("", "killick-test-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(binaries); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(code)
+	}))
+}
 
 // call runs the command in this process.
 func call(ctx context.Context, args ...string) (code int, stdout, stderr string) {
@@ -24,8 +37,27 @@ func call(ctx context.Context, args ...string) (code int, stdout, stderr string)
 	return code, out.String(), err.String()
 }
 
+// newHome is a home without brokers that are announced, as environment variables.
+func newHome(t *testing.T) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	return map[string]string{"HOME": dir, "XDG_CACHE_HOME": filepath.Join(dir, "cache"), "LocalAppData": dir, "KILLICK_KAFKA__BOOTSTRAP_SERVERS": ""}
+}
+
 // TestUsage: wrong calls are told on stderr by name and value, with exit code 2, and nothing is started.
 func TestUsage(t *testing.T) {
+	for name, value := range newHome(t) {
+		t.Setenv(name, value)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
 	full := t.TempDir()
 	if err := os.WriteFile(filepath.Join(full, "x"), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -52,6 +84,36 @@ func TestUsage(t *testing.T) {
 		{"demo --kafka 127.0.0.1:99999", "127.0.0.1:99999"},
 		{"demo --keep " + full, full},
 		{"demo --keep " + filepath.Join(full, "x"), filepath.Join(full, "x")},
+		{"dev prodcue names", `killick dev: unknown subcommand "prodcue": there are produce and consume`},
+		{"dev go run .", `unknown subcommand "go"`},
+		{"dev --port 0 go run .", `unexpected argument "go": a command to run comes after --`},
+		{"dev --prot 0", "flag provided but not defined: -prot"},
+		{"dev --port many", `invalid value "many" for flag -port`},
+		{"dev --port 65536", `invalid value "65536" for flag -port`},
+		{"dev --port " + port, "killick dev: --port " + port + ": cannot listen at 127.0.0.1:" + port},
+		{"dev --port " + port + " -- " + os.Args[0], "killick dev: --port " + port},
+		{"dev --topics a:0,b/c", `for flag -topics: "a:0": "0" partitions`},
+		{"dev --topics a:0,b/c", `"b/c": '/' is not allowed`},
+		{"dev --partitions 0", "--partitions 0"},
+		{"dev --partitions 5000", "--partitions 5000: want 1 to 1000"},
+		{"dev --data " + full, "--data " + full},
+		{"dev --", "no command after --"},
+		{"dev --port 0 -- no-such-program --flag", `command "no-such-program"`},
+		{"dev produce", "which topic?"},
+		{"dev consume", "which topic?"},
+		{"dev produce a b", `unexpected argument "b" after the topic "a"`},
+		{"dev produce a/b", `topic "a/b"`},
+		{"dev produce names --partition -1", `invalid value "-1" for flag -partition`},
+		{"dev produce --key-separator= names", "for flag -key-separator: it is empty"},
+		{"dev produce names --bootstrap nowhere", `flag --bootstrap: "nowhere" has no port`},
+		{"dev produce names", "killick dev produce: no killick dev runs: start one, or say where Kafka is with --bootstrap"},
+		{"dev consume names", "killick dev consume: no killick dev runs"},
+		{"dev consume names -n 0", `invalid value "0" for flag -n`},
+		{"dev consume names -n many", `invalid value "many" for flag -n`},
+		{"dev consume names --from now", `invalid value "now" for flag -from: want earliest or latest`},
+		{"dev consume names --format xml", `"xml" is no format`},
+		{"dev consume names --group=", "for flag -group: it is empty"},
+		{"help dev produce names", `unexpected argument`},
 		{demo.WorkerCommand, "started by killick demo"},
 		{demo.WorkerCommand + " --kafka 127.0.0.1:1 --book b now", `unexpected argument "now"`},
 		{demo.WorkerCommand + " --what", "flag provided but not defined: -what"},
@@ -71,6 +133,13 @@ func TestHelp(t *testing.T) {
 		{"-h", "commands:\n  demo"},
 		{"help version", "commands:\n  demo"},
 		{"help demo", "-kafka host:port"},
+		{"help dev", "-topics name:partitions,..."},
+		{"help dev produce", "-key-separator text"},
+		{"help dev consume", "-format form"},
+		{"dev --help", "killick dev [flags] -- COMMAND ARGS"},
+		{"dev help", "killick dev [flags] -- COMMAND ARGS"},
+		{"dev produce --help", "usage: killick dev produce TOPIC [flags]"},
+		{"dev consume names -h", "usage: killick dev consume TOPIC [flags]"},
 		{"demo --help", "-records n"},
 		{"demo -h", "-keep folder"},
 		{"version", "killick "},
@@ -100,13 +169,15 @@ func TestUnreachable(t *testing.T) {
 	for _, args := range [][]string{
 		{"demo", "--kafka", address},
 		{"demo", "--kafka", address, "--json"},
+		{"dev", "produce", "names", "--bootstrap", address},
+		{"dev", "consume", "--bootstrap", address, "names"},
 	} {
 		start := time.Now()
 		code, stdout, stderr := call(t.Context(), args...)
 		if code != exitUnreachable || stdout != "" {
 			t.Errorf("killick %q: exit %d, stdout %q; want exit 5 and nothing", args, code, stdout)
 		}
-		if strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "killick demo: cannot reach Kafka at "+address) {
+		if strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "killick d") || !strings.Contains(stderr, ": cannot reach Kafka at "+address) {
 			t.Errorf("killick %q: stderr %q, want one line that names the address", args, stderr)
 		}
 		if took := time.Since(start); took > 15*time.Second {
