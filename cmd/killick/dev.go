@@ -268,14 +268,16 @@ func produceCommand(ctx context.Context, args []string, stdin io.Reader, stdout,
 		return code
 	}
 	o.Topic, o.Environ, o.Folder = topic, os.Environ(), devFolder(name, stderr)
+	at := ""
 	o.Ready = func(where string) {
+		at = " at " + where
 		if terminal(stdin) {
 			fmt.Fprintf(stderr, "a record per line to %s at %s; Ctrl-D ends\n", topic, where)
 		}
 	}
 	n, err := dev.Produce(ctx, o)
 	if n > 0 || err == nil {
-		fmt.Fprintf(stderr, "%s: %d records to %s\n", name, n, topic)
+		fmt.Fprintf(stderr, "%s: %d records to %s%s\n", name, n, topic, at)
 	}
 	if err != nil {
 		return devFailed(ctx, name, err, stderr)

@@ -107,6 +107,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{Options{Partitions: 1001}, "--partitions 1001"},
 		{Options{Data: folder}, "--data " + folder + ": the folder has files"},
 		{Options{Data: file}, "--data " + file},
+		{Options{Topics: []Topic{{"a", 1}, {"b", 1}, {"a", 2}}}, "--topics: topic a is given twice"},
 		{Options{Topics: []Topic{{"a.b", 1}, {"a_b", 1}}}, "--topics a_b"},
 	} {
 		b, err := Start(limited(t), tt.o)

@@ -126,6 +126,13 @@ func (o Options) check() (Options, error) {
 	if o.Partitions < 1 || o.Partitions > maxPartitions {
 		errs = append(errs, fmt.Errorf("--partitions %d: want 1 to %d", o.Partitions, maxPartitions))
 	}
+	seen := map[string]bool{}
+	for _, t := range o.Topics {
+		if seen[t.Name] {
+			errs = append(errs, fmt.Errorf("--topics: topic %s is given twice", t.Name))
+		}
+		seen[t.Name] = true
+	}
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
