@@ -67,7 +67,13 @@ type Owner interface {
 
 // Epoch is one assignment of a partition to this process. Trees belong to the epoch
 // in which their root was started and are gone when it is closed.
-type Epoch struct{ closed atomic.Bool }
+type Epoch struct{ closed, releasing atomic.Bool }
+
+// Release says that the partition is about to be given to another owner: its trees should end soon.
+func (e *Epoch) Release() { e.releasing.Store(true) }
+
+// Releasing reports whether Release was called.
+func (e *Epoch) Releasing() bool { return e.releasing.Load() }
 
 // Close ends the epoch: nothing happens to its trees any more.
 func (e *Epoch) Close() { e.closed.Store(true) }
@@ -157,6 +163,12 @@ func (t *Tree) Live() bool { return t.fate.Load() == nil && !t.home.Epoch.Closed
 
 // Gone reports whether the tree's epoch is closed.
 func (t *Tree) Gone() bool { return t.home.Epoch.Closed() }
+
+// Releasing reports whether the tree's partition is about to be given away.
+func (t *Tree) Releasing() bool { return t.home.Epoch.Releasing() }
+
+// In reports whether the tree belongs to e.
+func (t *Tree) In(e *Epoch) bool { return t.home.Epoch == e }
 
 // Owner returns who is told how the tree ended.
 func (t *Tree) Owner() Owner { return t.home.Owner }

@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"sync"
 	"time"
+
+	"github.com/killick-io/killick/ack"
 )
 
 // delays runs functions later, on one goroutine: the retries that wait. It is bounded by the
@@ -12,6 +14,7 @@ type delays struct {
 	mu      sync.Mutex
 	heap    delayHeap
 	now     bool          // a stop: everything is due at once
+	urgent  func(ack.Anchors) bool
 	running bool          // a function that was taken off the heap has not returned
 	changed chan struct{} // the head may be another one
 	quit    chan struct{}
@@ -19,12 +22,14 @@ type delays struct {
 }
 
 type delay struct {
-	at time.Time
-	f  func() // must not block
+	at    time.Time
+	trees ack.Anchors // that wait for it
+	f     func()      // must not block
 }
 
-func newDelays() *delays {
-	return &delays{changed: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+// urgent says what is due at once, for other reasons than a stop.
+func newDelays(urgent func(ack.Anchors) bool) *delays {
+	return &delays{urgent: urgent, changed: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 }
 
 func (d *delays) start() { go d.loop() }
@@ -35,13 +40,13 @@ func (d *delays) stop() {
 	<-d.done
 }
 
-// after runs f in wait, at once during a stop.
-func (d *delays) after(wait time.Duration, f func()) {
+// after runs f in wait, at once during a stop. The trees are those that wait for it.
+func (d *delays) after(wait time.Duration, trees ack.Anchors, f func()) {
 	d.mu.Lock()
-	if d.now {
+	if d.now || d.urgent(trees) { // under the lock: hurry sees what came before, this what comes after
 		wait = 0
 	}
-	heap.Push(&d.heap, delay{time.Now().Add(wait), f})
+	heap.Push(&d.heap, delay{time.Now().Add(wait), trees, f})
 	d.mu.Unlock()
 	d.poke()
 }
@@ -50,6 +55,20 @@ func (d *delays) after(wait time.Duration, f func()) {
 func (d *delays) flush() {
 	d.mu.Lock()
 	d.now = true
+	d.mu.Unlock()
+	d.poke()
+}
+
+// hurry makes due what has become urgent.
+func (d *delays) hurry() {
+	d.mu.Lock()
+	now := time.Now()
+	for i := range d.heap {
+		if w := &d.heap[i]; w.at.After(now) && d.urgent(w.trees) {
+			w.at = now
+		}
+	}
+	heap.Init(&d.heap)
 	d.mu.Unlock()
 	d.poke()
 }

@@ -126,7 +126,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg.Observe = func(Event) {}
 	}
 	e := &Engine{cfg: cfg, byName: map[string]*component{}, fatal: make(chan error, 1)}
-	e.delays = newDelays()
+	e.delays = newDelays(e.urgent)
 	e.hard, e.hardStop = context.WithCancelCause(context.Background())
 	shortest := time.Hour
 	for i := range cfg.Spec.Bolts {

@@ -71,25 +71,30 @@ func (c *component) fail(en *entry, reason string, err error, stack []byte) {
 	c.giveUp(en, ev, reason, err)
 }
 
-// retry plans the next try. During a stop it comes at once, and only once: then the root stays
-// open for the next start.
+// retry plans the next try. While the engine stops, or a partition of its trees is released, it comes
+// at once, and only once: then the roots stay open for their next owners.
 func (c *component) retry(en *entry, ev Event, wait time.Duration) {
-	draining := c.e.draining.Load()
+	draining, urgent := c.e.draining.Load(), c.e.urgent(en.item.anchors)
 	ev.Kind = TryFailed
-	if draining && en.item.last {
-		c.e.cfg.Observe(ev)
-		en.park()
-		return
+	if en.item.last && (draining || urgent) {
+		if draining || !stays(en.item.anchors) {
+			c.e.cfg.Observe(ev)
+			en.park()
+			return
+		}
+		// A join with a tree of a partition that stays: this one goes on, without the others.
+		en.parkReleased()
+		urgent = false
 	}
 	ev.Wait = wait
-	if draining {
+	if draining || urgent {
 		ev.Wait = 0
 	}
 	c.stats.retries.Add(1)
 	c.e.cfg.Observe(ev)
 	en.item.tries++
-	c.e.delays.after(ev.Wait, func() {
-		en.item.last = c.e.draining.Load()
+	c.e.delays.after(ev.Wait, en.item.anchors, func() {
+		en.item.last = c.e.draining.Load() || c.e.urgent(en.item.anchors)
 		if rules.RetriesExempt || c.e.pending() < int64(c.e.cfg.Spec.Spouts[0].Pending) {
 			en.t.retry(en)
 		}
@@ -121,6 +126,15 @@ func (c *component) giveUp(en *entry, ev Event, reason string, err error) {
 func (en *entry) park() {
 	en.item.anchors.Each(func(t *ack.Tree) {
 		if !t.Gone() {
+			en.t.e.parked.add(t)
+		}
+	})
+}
+
+// parkReleased is park for the trees of partitions that are released.
+func (en *entry) parkReleased() {
+	en.item.anchors.Each(func(t *ack.Tree) {
+		if t.Releasing() && !t.Gone() {
 			en.t.e.parked.add(t)
 		}
 	})

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"sync"
 	"time"
 
 	"github.com/killick-io/killick/ack"
@@ -48,13 +47,13 @@ func (s *source) TreeEnded(t *ack.Tree, c *ack.Cause) {
 			if c.Wait != nil {
 				wait = c.Wait(attempt)
 			}
-			if d.e.draining.Load() {
-				d.e.parked.add(t) // the next start reads the record again
+			if d.e.draining.Load() || t.Releasing() {
+				d.e.parked.add(t) // the next start, or the next owner, reads the record again
 				return
 			}
 			d.stats.replayed.Add(1)
 			d.e.cfg.Observe(Event{Kind: RootReplayed, Component: c.Component, Task: c.Task, Attempt: attempt, Reason: c.Reason, Err: c.Err, Wait: wait})
-			d.e.delays.after(wait, func() { d.restart(s.chunk, i, attempt+1) })
+			d.e.delays.after(wait, ack.On(t), func() { d.restart(s.chunk, i, attempt+1) })
 			return
 		}
 		dead := *c
@@ -73,32 +72,4 @@ func (s *source) TreeEnded(t *ack.Tree, c *ack.Cause) {
 		d.stats.dead.Add(1)
 	}
 	s.chunk.End(i, c)
-}
-
-// parked are the trees that a stop left open: waiting for them would be in vain.
-type parked struct {
-	mu    sync.Mutex
-	trees map[*ack.Tree]struct{}
-}
-
-// add says that t stays open until the worker stops.
-func (p *parked) add(t *ack.Tree) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.trees == nil {
-		p.trees = map[*ack.Tree]struct{}{}
-	}
-	p.trees[t] = struct{}{}
-}
-
-// open returns how many of them their feeds still count: those of a lost partition are gone.
-func (p *parked) open() (n int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for t := range p.trees {
-		if !t.Gone() {
-			n++
-		}
-	}
-	return n
 }

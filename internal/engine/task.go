@@ -73,6 +73,8 @@ type task struct {
 	inline bool        // may run on the goroutine of the task upstream
 	slow   atomic.Bool // its executions take so long that it should have its own goroutine
 	dirty  atomic.Bool // executed since the last Flush
+	// flushNow: a partition is released, and may wait for what the bolt has collected.
+	flushNow atomic.Bool
 
 	in     chan *batch
 	queued atomic.Int64 // batches sent to in whose execution has not ended
@@ -211,7 +213,7 @@ func (t *task) loop() {
 			t.x.hook(r, "Tick", func(ctx context.Context) error { return t.bolt.(killick.Ticker).Tick(ctx, t.x.untracked()) })
 			t.release()
 		}
-		if t.e.ending.Load() && t.queued.Load() == 0 && t.waiting() == 0 {
+		if t.flushNow.Swap(false) && t.flushes() || t.e.ending.Load() && t.queued.Load() == 0 && t.waiting() == 0 {
 			if !t.acquire() {
 				return
 			}
@@ -295,8 +297,7 @@ func (t *task) quiet() bool {
 		return false
 	}
 	defer t.release()
-	_, flushes := t.bolt.(killick.Flusher)
-	return t.idle() && (!flushes || !t.dirty.Load())
+	return t.idle() && (!t.flushes() || !t.dirty.Load())
 }
 
 // prepare makes the bolt and calls Prepare until it succeeds or its tries are used up.

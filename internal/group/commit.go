@@ -261,7 +261,7 @@ func (c *commits) stored(it *item) {
 	}
 	c.count.OK++
 	c.state.Unlock()
-	it.p.Release()
+	it.p.Let()
 }
 
 func (c *commits) add(n *int64, by int) {

@@ -97,7 +97,7 @@ func (f *Feed) Over(k Key) {
 }
 
 // Open starts an assignment of a partition at the committed offset base. held keeps its records
-// back until Release.
+// back until Let.
 func (f *Feed) Open(topic string, id int32, base int64, m offsets.Map, held bool) *Partition {
 	p := &Partition{Topic: topic, ID: id, feed: f, ledger: offsets.Open(base, m), until: -1, held: held}
 	f.mu.Lock()

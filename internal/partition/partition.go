@@ -38,7 +38,9 @@ type Partition struct {
 	closed bool
 	// held keeps records back until the start position is committed (a "latest" start).
 	held bool
-	offs []int64 // scratch
+	// releasing: no root is handed out any more, and no batch taken in. Never unset.
+	releasing bool
+	offs      []int64 // scratch
 
 	ends struct {
 		sync.Mutex
@@ -62,7 +64,7 @@ func (p *Partition) Name() string { return fmt.Sprintf("%s/%d", p.Topic, p.ID) }
 func (p *Partition) Deliver(recs []*kgo.Record) (pause bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(recs) == 0 {
+	if p.closed || p.releasing || len(recs) == 0 {
 		return false, nil
 	}
 	p.offs = p.offs[:0]
@@ -147,7 +149,7 @@ const recordOverhead = 176
 // take gives the next roots to start, at most max. p.mu is held.
 func (p *Partition) takeLocked(max int) (c *chunk, from, to int) {
 	max = min(max, p.feed.pending-p.started)
-	if p.closed || p.held || max <= 0 {
+	if p.closed || p.held || p.releasing || max <= 0 {
 		return nil, 0, 0
 	}
 	for len(p.queue) > 0 {
@@ -208,7 +210,7 @@ func (p *Partition) endedLocked(c *chunk, n int) {
 
 // resumeLocked reports whether fetching should go on. p.mu is held.
 func (p *Partition) resumeLocked() bool {
-	if p.paused && !p.closed && p.bytes <= p.feed.high/2 {
+	if p.paused && !p.closed && !p.releasing && p.bytes <= p.feed.high/2 {
 		p.paused = false
 		return true
 	}
@@ -237,11 +239,31 @@ func (p *Partition) Close() (open int) {
 	return open
 }
 
+// Release ends the intake for good: the partition will be given to another owner once its started
+// roots have ended. What was polled and not started is its next owner's.
+func (p *Partition) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.releasing = true
+}
+
+// Started returns how many roots were handed out and have not ended. Those that want a dead letter
+// have not until it is durable.
+func (p *Partition) Started() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drainLocked()
+	return p.started
+}
+
+// Epoch is that of the partition's trees.
+func (p *Partition) Epoch() *ack.Epoch { return &p.epoch }
+
 // Closed reports whether the assignment is over.
 func (p *Partition) Closed() bool { return p.epoch.Closed() }
 
-// Release lets the records through that were held back for the first commit.
-func (p *Partition) Release() {
+// Let lets the records through that were held back for the first commit.
+func (p *Partition) Let() {
 	p.mu.Lock()
 	p.held = false
 	p.mu.Unlock()
@@ -273,6 +295,7 @@ type Status struct {
 	Paused    bool
 	Held      bool
 	Finished  bool
+	Releasing bool // it is about to be given to another owner
 	Until     int64     // where a bounded run ends; -1: it does not
 	Moved     time.Time // when the last batch came
 	// HeadAge is how long the same open record has held the floor, to the resolution of the
@@ -286,7 +309,7 @@ func (p *Partition) Status() Status {
 	defer p.mu.Unlock()
 	p.drainLocked()
 	s := Status{Topic: p.Topic, Partition: p.ID, Next: p.ledger.Next(), Floor: p.ledger.Floor(), Oldest: -1, Started: p.started,
-		Waiting: p.ledger.Pending() - p.started, Bytes: p.bytes, Paused: p.paused, Held: p.held, Finished: p.finishedLocked(), Until: p.until, Moved: p.moved}
+		Waiting: p.ledger.Pending() - p.started, Bytes: p.bytes, Paused: p.paused, Held: p.held, Finished: p.finishedLocked(), Releasing: p.releasing, Until: p.until, Moved: p.moved}
 	if o, ok := p.ledger.Oldest(); ok {
 		s.Oldest = o
 		s.HeadAge = time.Since(p.since)
