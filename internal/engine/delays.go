@@ -13,7 +13,7 @@ import (
 type delays struct {
 	mu      sync.Mutex
 	heap    delayHeap
-	now     bool          // a stop: everything is due at once
+	now     bool // a stop: everything is due at once
 	urgent  func(ack.Anchors) bool
 	running bool          // a function that was taken off the heap has not returned
 	changed chan struct{} // the head may be another one

@@ -295,7 +295,7 @@ type Status struct {
 	Paused    bool
 	Held      bool
 	Finished  bool
-	Releasing bool // it is about to be given to another owner
+	Releasing bool      // it is about to be given to another owner
 	Until     int64     // where a bounded run ends; -1: it does not
 	Moved     time.Time // when the last batch came
 	// HeadAge is how long the same open record has held the floor, to the resolution of the
