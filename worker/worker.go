@@ -171,7 +171,7 @@ func (w *Worker) run(ctx context.Context) error {
 		w.state.CompareAndSwap(int32(stateRunning), int32(stateDraining))
 		w.log.Info().Dur("limit", w.cfg.Drain).Msg("stopping: fetching ends, open trees may end")
 		if w.reader != nil {
-			w.reader.PauseAll()
+			w.reader.Leave()
 		}
 	})
 	wg.Go(func() { w.watch(work, run) })
@@ -331,7 +331,7 @@ func (w *Worker) build(ctx context.Context) error {
 	if kafkaSpouts {
 		w.reader, err = group.New(group.Config{Cluster: w.cfg.clusterFor(w.cluster, false), Group: w.cfg.Group, Topology: w.spec.Name,
 			Consumer: w.cfg.consumer(), Sources: w.sources, CommitInterval: w.cfg.CommitInterval, Log: w.log,
-			Fatal: w.fatal, NewTopic: w.ensureDLQ})
+			Fatal: w.fatal, NewTopic: w.ensureDLQ, Drain: w.cfg.Drain, Trees: trees{w}, Shape: shape(w.spec), Single: single(w.spec)})
 		if err != nil {
 			return err
 		}

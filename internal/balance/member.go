@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // Part is a partition of a topic.
@@ -92,7 +94,7 @@ func claims(ms []*Member) map[Part]*Member {
 			if m.Generation < 0 {
 				continue
 			}
-			if o := owner[p]; o == nil || o.Generation < m.Generation {
+			if o := owner[p]; o == nil || o.Generation < m.Generation && rules.NewestClaimCounts {
 				owner[p] = m
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // Plan shares the partitions out. counts has how many partitions each topic has, as far as the leader
@@ -235,8 +237,13 @@ func (s *share) even() {
 		}
 		l := s.load[from]
 		ps := l.claimed[topic]
-		s.asked[ps[len(ps)-1]] = true
+		p := ps[len(ps)-1]
 		l.claimed[topic] = ps[:len(ps)-1]
+		if rules.ReleaseBeforeMoving {
+			s.asked[p] = true
+		} else {
+			s.owner[p] = to
+		}
 		s.add(topic, from, -1)
 		s.add(topic, to, 1)
 	}

@@ -100,6 +100,20 @@ func (c *commits) committed(p *partition.Partition) (offset int64, blocked strin
 	return offset, c.blocked[p]
 }
 
+// settled reports whether the broker has stored exactly what p has now.
+func (c *commits) settled(p *partition.Partition) bool {
+	pos, ok := p.Position()
+	if !ok {
+		return true // closed: nothing is to be stored any more
+	}
+	var enc offsets.Encoder
+	text, _ := enc.Encode(pos)
+	c.state.Lock()
+	defer c.state.Unlock()
+	a, have := c.acked[p]
+	return have && a.offset == pos.Base && a.metadata == text
+}
+
 func (c *commits) stats() CommitStats {
 	c.state.Lock()
 	defer c.state.Unlock()
@@ -161,6 +175,11 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 		ps[i] = items[i].pos
 	}
 	start := time.Now()
+	if !rules.CommitsUnderLease {
+		newest := *lease
+		newest.Member, newest.Generation = c.r.cl.GroupMetadata()
+		lease = &newest
+	}
 	results, err := kafka.Commit(ctx, c.r.cl, c.r.cfg.Group, *lease, ps)
 	took := time.Since(start)
 	c.state.Lock()

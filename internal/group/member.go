@@ -23,6 +23,7 @@ func (r *Reader) assigned(_ context.Context, cl *kgo.Client, added map[string][]
 	}
 	r.joined.Store(true)
 	r.commits.poke() // what an older lease was refused with
+	r.granted()
 	if len(added) == 0 {
 		return
 	}
@@ -40,11 +41,48 @@ func (r *Reader) assigned(_ context.Context, cl *kgo.Client, added map[string][]
 	r.log.Info().Int32("generation", gen).Str("member", member).Interface("partitions", added).Msg("assigned")
 }
 
+// granted takes over what an assignment says beside its partitions.
+func (r *Reader) granted() {
+	g, ok, again := r.proto.took()
+	if !ok {
+		r.rel.ask(nil)
+		r.active(true, "")
+		return
+	}
+	r.mu.Lock()
+	r.number = g.Number
+	r.mu.Unlock()
+	r.active(g.Standby == "", g.Standby)
+	r.rel.ask(g.Asks)
+	if again {
+		r.rel.again()
+	}
+}
+
+// active notes whether this member may work, and why not.
+func (r *Reader) active(is bool, standby string) {
+	r.mu.Lock()
+	changed := r.standby != standby
+	r.standby = standby
+	r.mu.Unlock()
+	if changed && standby != "" {
+		r.log.Info().Str("why", standby).Msg("standing by")
+	} else if changed {
+		r.log.Info().Msg("not standing by any more")
+	}
+	if r.cfg.Active != nil {
+		r.cfg.Active(is)
+	}
+}
+
 func (r *Reader) revoked(_ context.Context, _ *kgo.Client, m map[string][]int32) {
 	r.away("revoked", m, func(s *Stats) *int64 { return &s.Revoked })
 }
 
 func (r *Reader) lost(_ context.Context, _ *kgo.Client, m map[string][]int32) {
+	r.proto.left()
+	r.rel.ask(nil)
+	r.active(false, "")
 	r.away("lost", m, func(s *Stats) *int64 { return &s.Lost })
 }
 
@@ -60,7 +98,10 @@ func (r *Reader) away(why string, m map[string][]int32, stat func(*Stats) *int64
 		for t, ps := range m {
 			for _, p := range ps {
 				k := partition.Key{Topic: t, ID: p}
-				r.shut(k, why)
+				if rules.LossCloses {
+					r.shut(k, why)
+				}
+				r.proto.gone(k)
 				r.mu.Lock()
 				delete(r.stopped, k)
 				delete(r.late, k)

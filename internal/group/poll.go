@@ -20,6 +20,7 @@ func (r *Reader) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.commits.loop(ctx) })
 	wg.Go(func() { r.tails(ctx) })
+	wg.Go(func() { r.rel.loop(ctx) })
 	r.loop(ctx)
 	wg.Wait()
 }
@@ -176,6 +177,9 @@ func (r *Reader) fetchError(topic string, id int32, err error) {
 		r.outOfRange(k)
 	case errors.As(err, &gone) && ours:
 		r.halt(k, fmt.Sprintf("records are lost: the log was truncated below offset %d, which was read already: %v", gone.ConsumedTo, err))
+	case errors.Is(err, kerr.InconsistentGroupProtocol):
+		r.stop(fmt.Errorf("group: group %q has members that are not killick workers (another protocol than %q), and all members of a group must share partitions out alike: "+
+			"stop them, or give this topology a group of its own: %w", r.cfg.Group, Protocol, err))
 	case errors.Is(err, kerr.FencedInstanceID):
 		r.stop(fmt.Errorf("group: another worker with the place %q has joined the group %q: %w", r.cfg.Consumer.InstanceID, r.cfg.Group, err))
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
@@ -238,7 +242,7 @@ func (r *Reader) sound(topic string) {
 	}
 	r.tell("sound", func() {
 		for k, o := range r.open {
-			if k.Topic == topic && !o.p.Status().Paused {
+			if s := o.p.Status(); k.Topic == topic && !s.Paused && !s.Releasing {
 				r.Resume(o.p)
 			}
 		}

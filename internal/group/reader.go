@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/internal/balance"
 	"github.com/killick-io/killick/internal/kafka"
 	"github.com/killick-io/killick/internal/partition"
 	"github.com/killick-io/killick/spout"
@@ -44,6 +45,18 @@ type Config struct {
 	// TailIdle is how long a partition must have been idle before the reader asks what is at
 	// its position: the end of a log may be compacted away. Default: 10s.
 	TailIdle time.Duration
+
+	// Drain is how long the trees of a partition that is released may take. Default: 30s.
+	Drain time.Duration
+	// Trees ends the trees of the partitions.
+	Trees Trees
+	// Shape is the hash of what all members at work must have in common; see balance.Facts.
+	Shape string
+	// Single says that one member at a time may work.
+	Single bool
+	// Active is told whether this member may work: it has joined, and does not stand by. It is
+	// called from the client's goroutines, for each assignment, and must not block.
+	Active func(bool)
 
 	Log zerolog.Logger
 	// Fatal is told what the reader cannot go on from. Called at most once.
@@ -76,6 +89,8 @@ type Reader struct {
 	done    chan struct{} // the poll loop has ended
 
 	commits commits
+	rel     releases
+	proto   *protocol
 
 	// first is what was known of the topics before this worker joined; see newborn. Written by
 	// Start only.
@@ -88,6 +103,8 @@ type Reader struct {
 	late    map[partition.Key]*late     // partitions that wait for an answer of the cluster
 	bounds  map[kafka.Partition]kafka.Bounds
 	stats   Stats
+	number  int32  // of this worker in the group; balance.NoNumber: none yet
+	standby string // why this member stands by; "": it does not
 	// suspects are topics that may be other ones by now.
 	suspects map[string]bool
 
@@ -227,6 +244,9 @@ func New(cfg Config) (*Reader, error) {
 	if cfg.TailIdle == 0 {
 		cfg.TailIdle = 10 * time.Second
 	}
+	if cfg.Drain == 0 {
+		cfg.Drain = 30 * time.Second
+	}
 	if cfg.Fatal == nil {
 		cfg.Fatal = func(error) {}
 	}
@@ -234,7 +254,13 @@ func New(cfg Config) (*Reader, error) {
 		topics: map[string]kafka.Topic{}, fetched: map[partition.Key]committed{}, stopped: map[partition.Key]string{},
 		bounds: map[kafka.Partition]kafka.Bounds{}, first: map[string]first{}, missing: map[string]time.Time{},
 		suspects: map[string]bool{}, late: map[partition.Key]*late{}, lookNow: make(chan struct{}, 1)}
-	r.commits.r = r
+	r.commits.r, r.rel.r, r.number = r, r, balance.NoNumber
+	r.rel.now, r.rel.asked, r.rel.under = make(chan struct{}, 1), map[partition.Key]bool{}, map[partition.Key]*release{}
+	r.proto = &protocol{log: cfg.Log, closed: map[partition.Key]bool{}, facts: balance.Facts{Place: cfg.Consumer.InstanceID,
+		Number: balance.NoNumber, Shape: cfg.Shape, Single: cfg.Single}}
+	if r.proto.facts.Shape == "" {
+		r.proto.facts.Shape = "none"
+	}
 	r.commits.acked = map[*partition.Partition]acked{}
 	r.commits.blocked = map[*partition.Partition]string{}
 	r.commits.now, r.commits.turn = make(chan struct{}, 1), make(chan struct{}, 1)
@@ -312,6 +338,7 @@ func (r *Reader) Start(ctx context.Context) (err error) {
 	}
 	c.OnAssigned, c.OnRevoked, c.OnLost, c.OnOffsetsFetched = r.assigned, r.revoked, r.lost, r.offsetsFetched
 	c.Adjust = r.adjust
+	c.Balancers = []kgo.GroupBalancer{r.proto}
 	cluster := r.cfg.Cluster
 	life, abort := context.WithCancel(context.Background())
 	r.abort = abort

@@ -49,6 +49,9 @@ type Status struct {
 	Member     string
 	Generation int32
 	Joined     bool
+	Number     int32  // of this worker in the group, -1: none yet
+	Standby    string // why this member works on nothing; "": it works
+	Releases   ReleaseStats
 	Partitions []PartitionStatus
 }
 
@@ -77,12 +80,12 @@ func (r *Reader) Status() Status {
 	r.mu.Lock()
 	stopped := maps.Clone(r.stopped)
 	bounds := maps.Clone(r.bounds)
-	s := Status{Stats: r.stats, Joined: r.joined.Load()}
+	s := Status{Stats: r.stats, Joined: r.joined.Load(), Number: r.number, Standby: r.standby}
 	r.mu.Unlock()
 	if l := r.lease.Load(); l != nil {
 		s.Member, s.Generation = l.Member, l.Generation
 	}
-	s.Commits = r.commits.stats()
+	s.Commits, s.Releases = r.commits.stats(), r.rel.stats()
 	for _, src := range r.cfg.Sources {
 		for _, p := range src.Feed.Partitions() {
 			ps := PartitionStatus{Status: p.Status(), Spout: src.Spec.Name, Stable: -1, Start: -1}

@@ -70,3 +70,19 @@ const (
 	// DrainBeforeLastCommit: a stop lets open trees end before it commits for the last time.
 	DrainBeforeLastCommit = true
 )
+
+// Membership.
+const (
+	// ReleaseBeforeMoving: a partition is not taken from a member that claims it; it is asked for.
+	ReleaseBeforeMoving = true
+	// ReleaseDrains: a partition that is asked for is closed when its trees have ended and are
+	// committed, not before.
+	ReleaseDrains = true
+	// NewestClaimCounts: of several claims on a partition the one of the highest generation does.
+	NewestClaimCounts = true
+	// CommitsUnderLease: a commit carries the member and generation under which its positions were
+	// taken, not those of the moment at which it is sent.
+	CommitsUnderLease = true
+	// LossCloses: what was lost is closed before anything else, and nothing of it is committed.
+	LossCloses = true
+)

@@ -32,6 +32,11 @@ var (
 	LeaseIsRenewed          = holds("LeaseIsRenewed")
 	CodesAreLookedAt        = holds("CodesAreLookedAt")
 	DrainBeforeLastCommit   = holds("DrainBeforeLastCommit")
+	ReleaseBeforeMoving     = holds("ReleaseBeforeMoving")
+	ReleaseDrains           = holds("ReleaseDrains")
+	NewestClaimCounts       = holds("NewestClaimCounts")
+	CommitsUnderLease       = holds("CommitsUnderLease")
+	LossCloses              = holds("LossCloses")
 )
 
 // names are all that KILLICK_MUTANT may say.
@@ -59,6 +64,11 @@ var names = []string{
 	"LeaseIsRenewed",
 	"CodesAreLookedAt",
 	"DrainBeforeLastCommit",
+	"ReleaseBeforeMoving",
+	"ReleaseDrains",
+	"NewestClaimCounts",
+	"CommitsUnderLease",
+	"LossCloses",
 }
 
 // holds reports whether a rule is in force.

@@ -42,7 +42,7 @@ var arrows = []arrow{
 	{from: "internal/outbox", own: []string{".", "ack", "internal/core", "internal/engine", "internal/partition", "internal/rules"},
 		mods: []string{kafkaClient}, why: "what leaves the process"},
 	{from: "internal/balance", own: []string{"internal/rules"}, why: "pure: who owns which partition is a function of what members say"},
-	{from: "internal/group", own: []string{".", "offsets", "spout", "internal/balance", "internal/kafka", "internal/partition", "internal/rules"},
+	{from: "internal/group", own: []string{".", "ack", "offsets", "spout", "internal/balance", "internal/kafka", "internal/partition", "internal/rules"},
 		mods: []string{kafkaClient, logger}, why: "membership and commits"},
 	{from: "worker", own: []string{".", "ack", "offsets", "spout", "internal/core", "internal/engine", "internal/group", "internal/kafka",
 		"internal/outbox", "internal/partition", "internal/rules"}, mods: []string{kafkaClient, logger, metrics, yaml}, why: "puts all that together"},

@@ -1,0 +1,192 @@
+package group
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/killick-io/killick/internal/balance"
+	"github.com/killick-io/killick/internal/partition"
+)
+
+// Protocol is the name of killick's way to share out partitions. Every member of a group has to know
+// the same one, so a group cannot have killick's workers and other consumers at once.
+const Protocol = "killick"
+
+// protocol is this member's side of the group protocol. Its metadata are Kafka's own for consumers,
+// which Kafka's tools can read, with balance.Facts as user data; so are its assignments, with what is
+// not about partitions of balance.Grant. It is called from the client's goroutines.
+type protocol struct {
+	log zerolog.Logger
+
+	mu    sync.Mutex
+	facts balance.Facts // Released is not used: closed is
+	// closed are the partitions that were released, as long as the client counts them among its
+	// own: until an assignment without them has come.
+	closed map[partition.Key]bool
+	// came is what came with the assignment that the client is about to tell the reader of.
+	came balance.Grant
+	ok   bool // came could be read
+}
+
+// set changes what this member says of itself from its next join on.
+func (p *protocol) set(f func(*balance.Facts)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(&p.facts)
+}
+
+// close takes a partition out of the claims.
+func (p *protocol) close(k partition.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed[k] = true
+}
+
+func (p *protocol) isClosed(k partition.Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed[k]
+}
+
+// gone says that the client does not count a partition among its own any more.
+func (p *protocol) gone(k partition.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.closed, k)
+}
+
+// took is called in the callback of an assignment. It returns what came with it, and whether this
+// member has to join again, since it is not what the leader thinks that it is, or has closed what the
+// assignment still lists.
+func (p *protocol) took() (g balance.Grant, ok, again bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ok {
+		p.facts.Number = p.came.Number
+	}
+	return p.came, p.ok, p.ok && p.came.Echo != p.facts.Echo() || len(p.closed) > 0
+}
+
+// left forgets what came with a membership that is over.
+func (p *protocol) left() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.closed)
+	p.came, p.ok = balance.Grant{}, false
+}
+
+func (p *protocol) ProtocolName() string { return Protocol }
+
+// IsCooperative: partitions that stay are read on during a rebalance.
+func (p *protocol) IsCooperative() bool { return true }
+
+// JoinGroupMetadata claims what the client owns and the reader has not closed.
+func (p *protocol) JoinGroupMetadata(topics []string, current map[string][]int32, generation int32) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.facts
+	m := kmsg.NewConsumerMemberMetadata()
+	m.Version, m.Topics, m.Generation = 2, topics, generation
+	for _, t := range slices.Sorted(maps.Keys(current)) {
+		o := kmsg.NewConsumerMemberMetadataOwnedPartition()
+		o.Topic = t
+		for _, id := range current[t] {
+			if p.closed[partition.Key{Topic: t, ID: id}] {
+				f.Released = append(f.Released, balance.Part{Topic: t, ID: id})
+			} else {
+				o.Partitions = append(o.Partitions, id)
+			}
+		}
+		if len(o.Partitions) > 0 {
+			m.OwnedPartitions = append(m.OwnedPartitions, o)
+		}
+	}
+	m.UserData = f.Encode()
+	return m.AppendTo(nil)
+}
+
+// ParseSyncAssignment reads what the leader has given to this member. What it says beside the
+// partitions waits for the callback.
+func (p *protocol) ParseSyncAssignment(data []byte) (map[string][]int32, error) {
+	a := kmsg.NewConsumerMemberAssignment()
+	parts := map[string][]int32{}
+	var g balance.Grant
+	ok := false
+	if len(data) > 0 { // a leader may give nothing at all
+		if err := a.ReadFrom(data); err != nil {
+			return nil, fmt.Errorf("group: the assignment cannot be read: %w", err)
+		}
+		for _, t := range a.Topics {
+			parts[t.Topic] = append(parts[t.Topic], t.Partitions...)
+		}
+		var err error
+		if g, err = balance.DecodeGrant(a.UserData); err != nil {
+			p.log.Warn().Err(err).Msg("the group's leader is of another kind or version: what it says beside the partitions is not used")
+		} else {
+			ok = true
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.came, p.ok = g, ok
+	return parts, nil
+}
+
+// MemberBalancer is called when this member is the leader.
+func (p *protocol) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
+	l := &leader{}
+	cb, err := kgo.NewConsumerBalancer(l, members)
+	if err != nil {
+		return nil, nil, fmt.Errorf("group: a member's metadata cannot be read: %w", err)
+	}
+	cb.EachMember(func(m *kmsg.JoinGroupResponseMember, meta *kmsg.ConsumerMemberMetadata) {
+		facts, err := balance.DecodeFacts(meta.UserData)
+		if err != nil {
+			p.log.Warn().Err(err).Str("member", m.MemberID).Msg("a member of the group is of another kind or version: it stands by")
+			facts = balance.Facts{Number: balance.NoNumber, Shape: "unknown"}
+		}
+		b := balance.Member{ID: m.MemberID, Topics: meta.Topics, Generation: meta.Generation, Facts: facts}
+		for _, o := range meta.OwnedPartitions {
+			for _, id := range o.Partitions {
+				b.Owned = append(b.Owned, balance.Part{Topic: o.Topic, ID: id})
+			}
+		}
+		l.members = append(l.members, b)
+	})
+	return cb, cb.MemberTopics(), nil
+}
+
+// leader computes one assignment.
+type leader struct{ members []balance.Member }
+
+func (l *leader) Balance(_ *kgo.ConsumerBalancer, topics map[string]int32) kgo.IntoSyncAssignment {
+	return assignment(balance.Plan(l.members, topics))
+}
+
+// assignment is a plan on its way to the members. kgo's own plans have no user data.
+type assignment map[string]balance.Grant
+
+func (a assignment) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment {
+	var out []kmsg.SyncGroupRequestGroupAssignment
+	for _, id := range slices.Sorted(maps.Keys(a)) {
+		g := a[id]
+		m := kmsg.NewConsumerMemberAssignment()
+		parts := balance.Group(g.Parts)
+		for _, t := range slices.Sorted(maps.Keys(parts)) {
+			at := kmsg.NewConsumerMemberAssignmentTopic()
+			at.Topic, at.Partitions = t, parts[t]
+			m.Topics = append(m.Topics, at)
+		}
+		m.UserData = g.Encode()
+		s := kmsg.NewSyncGroupRequestGroupAssignment()
+		s.MemberID, s.MemberAssignment = id, m.AppendTo(nil)
+		out = append(out, s)
+	}
+	return out
+}
