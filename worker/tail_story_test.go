@@ -445,6 +445,8 @@ func TestLagInEveryState(t *testing.T) {
 			}
 			return ctx.Err()
 		})).Shuffle("in").Timeout(time.Hour)
+		gate := make(chan struct{})
+		held := s.b.Hold(kmsg.ListOffsets, gate)
 		r := s.start(top)
 		want := func(state string, lags map[string]float64) {
 			s.Helper()
@@ -452,9 +454,11 @@ func TestLagInEveryState(t *testing.T) {
 				s.until(fmt.Sprintf("%s: lag of %s is %v", state, topic, lag), func() bool { return r.lag(topic, 0) == lag })
 			}
 		}
+		s.until("the worker asks where the logs end", func() bool { return held.Hits() > 0 })
 		if got := r.lag("in", 0); got != -1 {
 			t.Errorf("lag %v before anything is known", got)
 		}
+		close(gate)
 		want("an empty log; the log begins above 0", map[string]float64{"in": 0, "empty": 0, "behind": 6})
 		s.transaction(kgo.TryCommit, time.Minute, "x", "y") // offsets 3 and 4, and the marker 5
 		want("an open transaction: nobody can read it yet", map[string]float64{"in": 0})
