@@ -73,7 +73,7 @@ func (w *Worker) HTTPAddr() string {
 type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	Text string `json:"text,omitempty"` // what is wrong
+	Text string `json:"text,omitempty"` // what is wrong, or worth knowing
 }
 
 // contactLimit is how long no broker may have answered. Heartbeats make sure that one does.
@@ -105,6 +105,9 @@ func (w *Worker) Ready() (ok bool, checks []Check) {
 		return ok, checks
 	}
 	add("group", w.reader.Joined(), "no assignment from group %q yet", w.cfg.Group)
+	if why := w.reader.Status().Standby; why != "" {
+		checks[len(checks)-1].Text = "stands by: " + why
+	}
 	at := w.reader.Contact()
 	add("kafka", time.Since(at) < contactLimit, "no broker has answered since %s", at.Format(time.RFC3339))
 	letters := w.letters.Stats()

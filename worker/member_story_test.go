@@ -1,0 +1,446 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/bolt"
+	"github.com/killick-io/killick/spout"
+	"github.com/killick-io/killick/testenv/embedded"
+	"github.com/killick-io/killick/worker"
+)
+
+// parts are the partitions of a topic that the worker has open, or shows as its own.
+func (r *running) parts(topic string) (out []int) {
+	r.s.Helper()
+	for _, m := range r.series("killick_consumer_lag", "topic="+topic) {
+		for _, l := range m.GetLabel() {
+			if l.GetName() == "partition" {
+				n, err := strconv.Atoi(l.GetValue())
+				if err != nil {
+					r.s.Fatal(err)
+				}
+				out = append(out, n)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// share waits until the workers have the given numbers of partitions of in.
+func (s *story) share(want map[*running]int) {
+	s.Helper()
+	s.until(fmt.Sprintf("the partitions are shared out: %v", slices.Collect(maps.Values(want))), func() bool {
+		for r, n := range want {
+			if len(r.parts("in")) != n {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// A second and a third replica, and their end, cost nothing: no record runs twice, no position goes
+// back, and what stays is read on meanwhile.
+func TestMovesAreFree(t *testing.T) {
+	const partitions = 6
+	tell(t, func(s *story) {
+		var c tally
+		var mu sync.Mutex
+		last, gap := map[int32]time.Time{}, map[int32]time.Duration{}
+		top := func() *killick.Topology {
+			return counting(&c, spout.Kafka("in"), func(_ context.Context, in *killick.Tuple, _ killick.Emitter) error {
+				o, _ := in.Origin()
+				s.pass(time.Duration(o.Offset%5) * time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				now := time.Now()
+				if at, ok := last[o.Partition]; ok {
+					gap[o.Partition] = max(gap[o.Partition], now.Sub(at))
+				}
+				last[o.Partition] = now
+				return nil
+			})
+		}
+		begin := func(s *story) *running { return s.start(top()) }
+		a := begin(s)
+		s.share(map[*running]int{a: partitions})
+		stop, fed := make(chan struct{}), make(chan int)
+		go func() {
+			n := 0
+			defer func() { fed <- n }()
+			for {
+				for p := range int32(partitions) {
+					s.produce("in", p, numbers(n, n+2)...)
+					n += 2
+				}
+				select {
+				case <-stop:
+					return
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+		}()
+		for round := range 3 {
+			b := begin(s)
+			s.share(map[*running]int{a: 3, b: 3})
+			d := begin(s)
+			s.share(map[*running]int{a: 2, b: 2, d: 2})
+			s.pass(time.Second)
+			b.end()
+			s.share(map[*running]int{a: 3, d: 3})
+			if round%2 == 0 {
+				d.end()
+			} else {
+				a.end()
+				a = d
+			}
+			s.share(map[*running]int{a: partitions})
+		}
+		close(stop)
+		n := <-fed
+		s.drained("in")
+		a.end()
+		c.once(t, numbers(0, n)...)
+		for p, d := range gap {
+			if d > 500*time.Millisecond {
+				t.Errorf("partition %d stood still for %v", p, d)
+			}
+		}
+		if lines := s.logs.lines("released with open records"); len(lines) > 0 {
+			t.Errorf("a release has left records open: %v", lines)
+		}
+		if lines := s.logs.lines("the partition is released"); len(lines) < 9 {
+			t.Errorf("%d releases", len(lines))
+		}
+		high := map[int32]int64{}
+		for _, c := range s.b.Commits() {
+			if c.Accepted() && c.Offset < high[c.Partition] {
+				t.Errorf("the position of partition %d went back from %d to %d", c.Partition, high[c.Partition], c.Offset)
+			}
+			high[c.Partition] = max(high[c.Partition], c.Offset)
+		}
+	}, embedded.Topic("in", partitions))
+}
+
+// hands is a bolt whose tuples end by hand.
+type hands struct {
+	mu   sync.Mutex
+	held map[string]*killick.Held
+	c    tally
+}
+
+func (h *hands) topology(timeout time.Duration) *killick.Topology {
+	top := killick.New("t")
+	top.Spout("in", spout.Kafka("in"))
+	top.Bolt("hold", bolt.Func(func(_ context.Context, in *killick.Tuple, out killick.Emitter) error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.held == nil {
+			h.held = map[string]*killick.Held{}
+		}
+		v := string(in.Bytes())
+		h.c.add(v)
+		if strings.HasPrefix(v, "hold") {
+			h.held[v] = out.Hold()
+		}
+		return nil
+	})).Shuffle("in").Timeout(timeout)
+	return top
+}
+
+func (h *hands) of(v string) *killick.Held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held[v]
+}
+
+// A partition that was asked for, and whose taker is gone before it is free, comes back to the same
+// worker and is read on there.
+func TestReleasedPartitionComesBack(t *testing.T) {
+	tell(t, func(s *story) {
+		var h hands
+		a := s.start(h.topology(time.Hour))
+		s.share(map[*running]int{a: 2})
+		s.produce("in", 0, "hold 0", "a")
+		s.produce("in", 1, "hold 1", "b")
+		s.until("all are executed", func() bool { return h.c.total() == 4 })
+		var other hands
+		b := s.start(other.topology(time.Hour))
+		s.until("a partition is asked for", func() bool { return len(s.logs.lines("releasing the partition")) > 0 })
+		s.pass(2 * time.Second)
+		if got := a.parts("in"); len(got) != 2 {
+			t.Errorf("while a tuple is open the partitions here are %v", got)
+		}
+		b.end()
+		s.pass(time.Second)
+		h.of("hold 0").Ack()
+		h.of("hold 1").Ack()
+		s.until("it is released", func() bool { return len(s.logs.lines("the partition is released")) > 0 })
+		s.produce("in", 0, "c")
+		s.produce("in", 1, "d")
+		s.drained("in")
+		a.end()
+		h.c.once(t, "hold 0", "hold 1", "a", "b", "c", "d")
+		if other.c.total() > 0 {
+			t.Errorf("%d executions at the other worker", other.c.total())
+		}
+	}, embedded.Topic("in", 2))
+}
+
+// The limit of a release: the partition goes with its open record, which is named and counted and
+// runs again at the next owner; the verdict that comes later changes nothing.
+func TestReleaseLimit(t *testing.T) {
+	tell(t, func(s *story) {
+		var h hands
+		s.cfg.Drain = 5 * time.Second
+		a := s.start(h.topology(time.Hour))
+		s.share(map[*running]int{a: 2})
+		for p := range int32(2) {
+			s.produce("in", p, fmt.Sprintf("hold %d", p), fmt.Sprintf("after %d", p))
+		}
+		s.until("all are executed", func() bool { return h.c.total() == 4 })
+		begin := time.Now()
+		var again hands
+		b := s.start(again.topology(time.Hour))
+		s.share(map[*running]int{a: 1, b: 1})
+		if took := time.Since(begin); took < s.cfg.Drain || took > s.cfg.Drain+5*time.Second {
+			t.Errorf("it moved after %v, with a limit of %v", took, s.cfg.Drain)
+		}
+		lines := s.logs.lines("released with open records")
+		if len(lines) != 1 || lines[0]["open"] != 1.0 || lines[0]["why"] != "the drain limit passed" {
+			t.Fatalf("what is said: %v", lines)
+		}
+		p := int(lines[0]["partition"].(float64))
+		moved := fmt.Sprintf("hold %d", p)
+		s.until("it runs at the next owner", func() bool { return again.c.of(moved) == 1 })
+		late := a.metric("killick_ignored_verdicts_total")
+		if h.of(moved).Ack() {
+			t.Error("a verdict for a partition that has moved was taken")
+		}
+		if got := a.metric("killick_ignored_verdicts_total"); got != late+1 {
+			t.Errorf("ignored verdicts: %v, want one more than %v", got, late)
+		}
+		s.pass(5 * time.Second)
+		if got := s.committed("in")[int32(p)]; got != 0 {
+			t.Errorf("partition %d is committed up to %d, its first record is open", p, got)
+		}
+		again.of(moved).Ack()
+		h.of(fmt.Sprintf("hold %d", 1-p)).Ack()
+		s.drained("in")
+		if again.c.of(fmt.Sprintf("after %d", p)) != 0 {
+			t.Error("what had ended above the committed offset ran again")
+		}
+		a.end()
+		b.end()
+	}, embedded.Topic("in", 2))
+}
+
+// A partition whose record waits for a retry is not waited for: the retry runs at once. If it fails
+// again the record stays open for the next owner, whose tries begin anew.
+func TestReleaseDuringBackoff(t *testing.T) {
+	for _, second := range []string{"succeeds", "fails"} {
+		t.Run("the retry "+second, func(t *testing.T) {
+			tell(t, func(s *story) {
+				var c tally
+				var mu sync.Mutex
+				attempts := map[string][]int{}
+				moved := false
+				top := func(who string) *killick.Topology {
+					top := killick.New("t")
+					top.Retry(killick.Retry{Attempts: 5})
+					top.Spout("in", spout.Kafka("in"))
+					top.Bolt("b", bolt.Func(func(_ context.Context, in *killick.Tuple, _ killick.Emitter) error {
+						mu.Lock()
+						defer mu.Unlock()
+						v := string(in.Bytes())
+						c.add(v)
+						attempts[v+" "+who] = append(attempts[v+" "+who], in.Attempt())
+						if strings.HasPrefix(v, "bad") && who == "a" && (!moved || second == "fails") {
+							return killick.RetryAfter(time.Hour, errors.New("not yet"))
+						}
+						return nil
+					})).Shuffle("in")
+					return top
+				}
+				a := s.start(top("a"))
+				s.share(map[*running]int{a: 2})
+				for p := range int32(2) {
+					s.produce("in", p, fmt.Sprintf("bad %d", p), fmt.Sprintf("good %d", p))
+				}
+				s.until("all have been tried", func() bool { return c.total() == 4 })
+				mu.Lock()
+				moved = true
+				mu.Unlock()
+				begin := time.Now()
+				b := s.start(top("b"))
+				s.share(map[*running]int{a: 1, b: 1})
+				if took := time.Since(begin); took > 10*time.Second {
+					t.Errorf("it moved after %v: it waited for the retry", took)
+				}
+				p := b.parts("in")[0]
+				bad, good := fmt.Sprintf("bad %d", p), fmt.Sprintf("good %d", p)
+				s.until("the moved partition is drained", func() bool { return s.committed("in")[int32(p)] == 2 })
+				mu.Lock()
+				defer mu.Unlock()
+				want := map[string]string{"succeeds": "[1 2] []", "fails": "[1 2] [1]"}[second]
+				if got := fmt.Sprint(attempts[bad+" a"], attempts[bad+" b"]); got != want {
+					t.Errorf("tries at the old and the new owner: %s, want %s", got, want)
+				}
+				if c.of(good) != 1 {
+					t.Errorf("a record that had ended ran %d times", c.of(good))
+				}
+				if lines := s.logs.lines("released with open records"); (len(lines) > 0) != (second == "fails") {
+					t.Errorf("said: %v", lines)
+				}
+				b.end()
+				// The other bad record waits still: the stop tries it once, too, and says so.
+				a.stop()
+				if err := a.wait(); (err != nil) != (second == "fails") {
+					t.Errorf("the first worker ended with: %v", err)
+				}
+			}, embedded.Topic("in", 2))
+		})
+	}
+}
+
+// A whole deployment stops at once: each worker drains, and nothing runs again after the next start.
+func TestAllStopAtOnce(t *testing.T) {
+	tell(t, func(s *story) {
+		const records = 300
+		var c tally
+		top := func() *killick.Topology {
+			return counting(&c, spout.Kafka("in"), func(_ context.Context, in *killick.Tuple, out killick.Emitter) error {
+				h := out.Hold()
+				o, _ := in.Origin()
+				time.AfterFunc(time.Duration(50+o.Offset%7*100)*time.Millisecond, func() { h.Ack() })
+				return nil
+			})
+		}
+		var all []*running
+		for range 3 {
+			all = append(all, s.start(top()))
+		}
+		s.share(map[*running]int{all[0]: 2, all[1]: 2, all[2]: 2})
+		for p := range int32(6) {
+			s.produce("in", p, numbers(int(p)*records, int(p+1)*records)...)
+		}
+		s.until("some are under way", func() bool { return c.total() > records })
+		begin := time.Now()
+		for _, r := range all {
+			r.stop()
+		}
+		for _, r := range all {
+			if err := r.wait(); err != nil {
+				t.Errorf("a worker ended with: %v", err)
+			}
+		}
+		if took := time.Since(begin); took > 10*time.Second {
+			t.Errorf("the stop took %v", took)
+		}
+		r := s.start(top())
+		s.drained("in")
+		r.end()
+		c.once(t, numbers(0, 6*records)...)
+	}, embedded.Topic("in", 6))
+}
+
+// A worker that the group has thrown out closes everything, joins again, and goes on. Nothing is
+// committed that was not its own.
+func TestLostMembership(t *testing.T) {
+	tell(t, func(s *story) {
+		var h hands
+		a := s.start(h.topology(time.Hour))
+		s.share(map[*running]int{a: 2})
+		s.produce("in", 0, "hold 0", "x")
+		s.produce("in", 1, "y")
+		s.until("all are executed", func() bool { return h.c.total() == 3 })
+		s.until("y is committed", func() bool { return s.committed("in")[1] == 1 })
+		fault := s.b.Fail(kmsg.Heartbeat, kerr.UnknownMemberID, 1)
+		if err := fault.Wait(s.ctx(), 1); err != nil {
+			t.Fatal(err)
+		}
+		s.until("hold 0 runs again", func() bool { return h.c.of("hold 0") == 2 })
+		s.share(map[*running]int{a: 2})
+		h.of("hold 0").Ack()
+		s.produce("in", 1, "z")
+		s.drained("in")
+		a.end()
+		for v, n := range map[string]int{"hold 0": 2, "x": 1, "y": 1, "z": 1} {
+			if got := h.c.of(v); got != n {
+				t.Errorf("%q ran %d times, want %d", v, got, n)
+			}
+		}
+	}, embedded.Topic("in", 2))
+}
+
+// A group that other consumers use is refused, with words.
+func TestForeignGroup(t *testing.T) {
+	tell(t, func(s *story) {
+		cl, err := kgo.NewClient(s.b.ClientOpts(kgo.ConsumeTopics("in"), kgo.ConsumerGroup("g"), kgo.Balancers(kgo.RangeBalancer()))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		if _, err := s.b.Cluster().WaitGroupStable(s.ctx(), "g", 1); err != nil {
+			t.Fatal(err)
+		}
+		var c tally
+		r := s.start(counting(&c, spout.Kafka("in"), nil))
+		err = r.wait()
+		if !errors.Is(err, kerr.InconsistentGroupProtocol) || !contains(err.Error(), `"g"`, `"killick"`, "group of its own") {
+			t.Errorf("it ended with: %v", err)
+		}
+		if code := worker.ExitCode(err); code == 0 || code == 1 {
+			t.Errorf("exit code %d", code)
+		}
+	}, embedded.Topic("in", 1))
+}
+
+// Replicas of a topology that spreads its tuples by key stand by behind the one that works.
+func TestStandby(t *testing.T) {
+	tell(t, func(s *story) {
+		var first, second tally
+		top := func(c *tally) *killick.Topology {
+			top := killick.New("t")
+			top.Spout("in", spout.Kafka("in"))
+			top.Bolt("count", bolt.Func(func(_ context.Context, in *killick.Tuple, _ killick.Emitter) error {
+				c.add(string(in.Bytes()))
+				return nil
+			})).Fields("in", nil).Tasks(3)
+			return top
+		}
+		a := s.start(top(&first))
+		s.share(map[*running]int{a: 4})
+		b := s.start(top(&second))
+		s.until("the second one stands by", func() bool { _, text := b.ready("group"); return strings.Contains(text, "stands by") })
+		if ok, text := b.ready("group"); !ok || !strings.Contains(text, "one member at a time") {
+			t.Errorf("a standby's readiness is %v, %q", ok, text)
+		}
+		for p := range int32(4) {
+			s.produce("in", p, numbers(int(p)*10, int(p)*10+10)...)
+		}
+		s.drained("in")
+		a.end()
+		s.share(map[*running]int{b: 4})
+		s.produce("in", 0, "last")
+		s.drained("in")
+		b.end()
+		first.once(t, numbers(0, 40)...)
+		second.once(t, "last")
+	}, embedded.Topic("in", 4))
+}
