@@ -7,6 +7,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // trees lets the reader end the trees of partitions that are given away. The engine is made after
@@ -21,6 +22,9 @@ func (t trees) Left(e *ack.Epoch) int { return t.w.engine.Left(e) }
 // over tasks by key, or all go to one, and each replica has those tasks of its own; or a spout of its
 // own would emit the same in each of them.
 func single(s *killick.Spec) bool {
+	if !rules.OneWhereTasksAreShared {
+		return false
+	}
 	for i := range s.Spouts {
 		if !s.Spouts[i].Kafka() {
 			return true

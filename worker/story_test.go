@@ -45,7 +45,7 @@ func tell(t *testing.T, f func(s *story), opts ...embedded.Option) {
 
 func newStory(t *testing.T, b *embedded.Broker) *story {
 	s := &story{T: t, b: b, logs: new(logs)}
-	log := zerolog.New(s.logs)
+	log := zerolog.New(s.logs).With().Timestamp().Logger()
 	s.cfg = worker.Config{Bootstrap: b.Addrs(), Group: "g", HTTP: "off", Logger: &log, MetadataMaxAge: 2 * time.Second,
 		Kafka: []kgo.Opt{kgo.Dialer(b.Dialer()), kgo.MetadataMinAge(100 * time.Millisecond), kgo.DisableClientMetrics(),
 			kgo.RetryBackoffFn(func(n int) time.Duration { return min(time.Duration(n)*10*time.Millisecond, 100*time.Millisecond) })}}
@@ -60,7 +60,7 @@ func newStory(t *testing.T, b *embedded.Broker) *story {
 		}
 		if t.Failed() {
 			lines := strings.SplitAfter(s.logs.text(), "\n")
-			t.Logf("the log's last of %d lines:\n%s", len(lines), strings.Join(lines[max(0, len(lines)-40):], ""))
+			t.Logf("the log's last of %d lines:\n%s", len(lines), strings.Join(lines[max(0, len(lines)-400):], ""))
 		}
 	})
 	return s

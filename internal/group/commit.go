@@ -175,11 +175,6 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 		ps[i] = items[i].pos
 	}
 	start := time.Now()
-	if !rules.CommitsUnderLease {
-		newest := *lease
-		newest.Member, newest.Generation = c.r.cl.GroupMetadata()
-		lease = &newest
-	}
 	results, err := kafka.Commit(ctx, c.r.cl, c.r.cfg.Group, *lease, ps)
 	took := time.Since(start)
 	c.state.Lock()
@@ -209,6 +204,20 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 			err = res.Err
 		}
 		c.refusal(it, res.Err, lease)
+	}
+	if left > 0 && !rules.CommitsUnderLease {
+		// The mistake: the same positions once more, under what the member is by then.
+		for range 60 {
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+			newest := *lease
+			if newest.Member, newest.Generation = c.r.cl.GroupMetadata(); newest.Generation > lease.Generation {
+				_, _ = kafka.Commit(context.WithoutCancel(ctx), c.r.cl, c.r.cfg.Group, newest, ps)
+				break
+			}
+		}
 	}
 	if left == 0 {
 		c.state.Lock()

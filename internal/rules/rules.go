@@ -85,4 +85,7 @@ const (
 	CommitsUnderLease = true
 	// LossCloses: what was lost is closed before anything else, and nothing of it is committed.
 	LossCloses = true
+	// OneWhereTasksAreShared: a topology whose tasks are spread by key works in one replica at a
+	// time; the others would each have those tasks again.
+	OneWhereTasksAreShared = true
 )

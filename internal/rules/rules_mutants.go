@@ -37,6 +37,7 @@ var (
 	NewestClaimCounts       = holds("NewestClaimCounts")
 	CommitsUnderLease       = holds("CommitsUnderLease")
 	LossCloses              = holds("LossCloses")
+	OneWhereTasksAreShared  = holds("OneWhereTasksAreShared")
 )
 
 // names are all that KILLICK_MUTANT may say.
@@ -69,6 +70,7 @@ var names = []string{
 	"NewestClaimCounts",
 	"CommitsUnderLease",
 	"LossCloses",
+	"OneWhereTasksAreShared",
 }
 
 // holds reports whether a rule is in force.

@@ -37,4 +37,11 @@ var table = []mutant{
 	{"LeaseIsRenewed", "G4", ".", "TestG4LeaseIsRenewed", false},
 	{"CodesAreLookedAt", "G4", ".", "TestG4CommitsGoOn", false},
 	{"DrainBeforeLastCommit", "G5", ".", "TestG5CleanStop", false},
+
+	{"ReleaseBeforeMoving", "G7", ".", "TestG7MovesAreReleased", true},
+	{"ReleaseDrains", "G7", ".", "TestG7MovesAreReleased", false},
+	{"NewestClaimCounts", "G7", "./internal/balance", "TestPlan", false},
+	{"CommitsUnderLease", "G7", ".", "TestG7NoCommitAfterLoss", false},
+	{"LossCloses", "G7", ".", "TestG7NoCommitAfterLoss", false},
+	{"OneWhereTasksAreShared", "G9", ".", "TestG9KeysMeetOneTask", false},
 }
