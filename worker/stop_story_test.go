@@ -212,7 +212,7 @@ func TestStopDuringTheStart(t *testing.T) {
 func TestStopDuringAJoinThatDoesNotEnd(t *testing.T) {
 	tell(t, func(s *story) {
 		other, err := kgo.NewClient(s.b.ClientOpts(kgo.ConsumerGroup("g"), kgo.ConsumeTopics("in"), kgo.BlockRebalanceOnPoll(),
-			kgo.DisableAutoCommit(), kgo.SessionTimeout(5*time.Minute), kgo.RebalanceTimeout(5*time.Minute))...)
+			kgo.Balancers(renamed{kgo.CooperativeStickyBalancer()}), kgo.DisableAutoCommit(), kgo.SessionTimeout(5*time.Minute), kgo.RebalanceTimeout(5*time.Minute))...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,6 +235,11 @@ func TestStopDuringAJoinThatDoesNotEnd(t *testing.T) {
 		joins.Remove()
 	}, embedded.Topic("in", 1))
 }
+
+// renamed is a balancer under the name of killick's: to the broker its members are of the group's kind.
+type renamed struct{ kgo.GroupBalancer }
+
+func (renamed) ProtocolName() string { return "killick" }
 
 // child runs this test binary as a worker; see TestMain.
 type child struct {

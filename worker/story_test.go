@@ -60,7 +60,7 @@ func newStory(t *testing.T, b *embedded.Broker) *story {
 		}
 		if t.Failed() {
 			lines := strings.SplitAfter(s.logs.text(), "\n")
-			t.Logf("the log's last of %d lines:\n%s", len(lines), strings.Join(lines[max(0, len(lines)-400):], ""))
+			t.Logf("the log's last of %d lines:\n%s", len(lines), strings.Join(lines[max(0, len(lines)-40):], ""))
 		}
 	})
 	return s
