@@ -12,7 +12,7 @@ BENCH ?= .
 BENCHTIME ?= 1s
 
 .DEFAULT_GOAL := help
-.PHONY: help test staticcheck vet mutants race soak fuzz bench compare examples demo lint clean
+.PHONY: help test staticcheck vet mutants race soak faults fuzz bench compare examples demo lint clean
 
 help: ## Print this
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +48,11 @@ race: ## All tests under the race detector, three times
 
 soak: ## Model tests of trees, ledger and the rest with STEPS random steps (1000000)
 	@KILLICK_MODEL_STEPS=$(STEPS) $(GO) run ./internal/tools/gotest -run 'Model' -count 1 -timeout 60m $(PKG)
+
+# The names of the tests that have a long form of this kind.
+FAULTS ?= MovesOfProcesses|OnlyOwnersCommit|KillsTheProcess|StuckTask
+faults: ## The long forms of tests with processes that come, go, freeze and die (10 to 30 minutes)
+	@KILLICK_FULL=1 $(GO) run ./internal/tools/gotest -run '$(FAULTS)' -count 1 -timeout 60m -v ./worker
 
 fuzz: ## Every fuzz target for FUZZTIME (30s)
 	@$(GO) list ./... | while read -r p; do \

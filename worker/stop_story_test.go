@@ -339,6 +339,8 @@ func childMain(topology string) int {
 	}
 	src := spout.Kafka("in")
 	switch topology {
+	case "moves":
+		return movesMain(say)
 	case "bounded":
 		src.Until = spout.Latest()
 	case "stuck":
