@@ -456,3 +456,81 @@ func TestStandby(t *testing.T) {
 		second.once(s, "last")
 	}, embedded.Topic("in", 4))
 }
+
+// A worker with a place that stops and comes back within its session has what it had, and nothing moves
+// anywhere. One that comes back as another (its tasks have changed) opens nothing of that before the
+// group has seen what it is now (which the embedded broker does by itself: see internal/group for what
+// Kafka does).
+func TestPlaceComesBack(t *testing.T) {
+	placed := func(name string) func(*worker.Config) {
+		return func(c *worker.Config) { c.Place, c.Session = name, 30*time.Second }
+	}
+	t.Run("as it was", func(t *testing.T) {
+		tell(t, func(s *story) {
+			var c tally
+			top := func() *killick.Topology { return counting(&c, spout.Kafka("in"), nil) }
+			a := s.start(top(), placed("a"))
+			s.share(map[*running]int{a: 4})
+			b := s.start(top(), placed("b"))
+			s.share(map[*running]int{a: 2, b: 2})
+			s.pass(5 * time.Second)
+			had := b.parts("in")
+			moves := len(s.b.Assignments())
+			for range 3 {
+				b.end()
+				s.produce("in", int32(had[0]), "while it is away")
+				s.pass(3 * time.Second)
+				b = s.start(top(), placed("b"))
+				s.share(map[*running]int{a: 2, b: 2})
+				if got := b.parts("in"); !slices.Equal(got, had) {
+					s.Errorf("it had %v, and has %v now", had, got)
+				}
+			}
+			s.drained("in")
+			if got := c.of("while it is away"); got != 3 {
+				s.Errorf("%d executions of 3 records", got)
+			}
+			// The embedded broker rebalances all the same (Kafka does not): nobody is given anything else.
+			for _, as := range s.b.Assignments()[moves:] {
+				if as.Instance == nil || (*as.Instance == "b") != (fmt.Sprint(as.Partitions["in"]) == fmt.Sprint(had32(had))) {
+					s.Errorf("something has moved: %+v", as)
+				}
+			}
+			a.end()
+			b.end()
+		}, embedded.Topic("in", 4))
+	})
+	t.Run("as another", func(t *testing.T) {
+		tell(t, func(s *story) {
+			var c tally
+			top := func(tasks int) *killick.Topology {
+				top := killick.New("t")
+				top.Spout("in", spout.Kafka("in"))
+				top.Bolt("count", bolt.Func(func(_ context.Context, in *killick.Tuple, _ killick.Emitter) error {
+					c.add(string(in.Bytes()))
+					return nil
+				})).Fields("in", nil).Tasks(tasks)
+				return top
+			}
+			a := s.start(top(3), placed("a"))
+			s.share(map[*running]int{a: 4})
+			s.produce("in", 0, "before")
+			s.drained("in")
+			a.end()
+			s.pass(3 * time.Second)
+			a = s.start(top(5), placed("a"))
+			s.share(map[*running]int{a: 4})
+			s.produce("in", 0, "after")
+			s.drained("in")
+			a.end()
+			c.once(s, "before", "after")
+		}, embedded.Topic("in", 4))
+	})
+}
+
+func had32(ps []int) (out []int32) {
+	for _, p := range ps {
+		out = append(out, int32(p))
+	}
+	return out
+}

@@ -91,6 +91,18 @@ type opening struct {
 // adjust decides where each newly assigned partition starts, opens it, and returns the offsets
 // to the client. It runs between Assigned and the first fetch.
 func (r *Reader) adjust(ctx context.Context, given map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	if r.proto.foreign() {
+		// A static member has its old assignment back, and has become another: it opens nothing,
+		// and claims nothing when it joins again.
+		for t, ps := range given {
+			for p := range ps {
+				r.proto.close(partition.Key{Topic: t, ID: p})
+			}
+		}
+		r.log.Info().Msg("the assignment is for a worker of another shape: joining again")
+		r.rel.again()
+		return nil, nil
+	}
 	sound, refused, waits, err := r.know(ctx, slices.Sorted(maps.Keys(given)))
 	if err != nil {
 		return nil, err

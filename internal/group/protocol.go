@@ -73,6 +73,14 @@ func (p *protocol) took() (g balance.Grant, ok, again bool) {
 	return p.came, p.ok, p.ok && p.came.Echo != p.facts.Echo() || len(p.closed) > 0
 }
 
+// foreign reports whether the assignment that has come was computed for another shape than this
+// worker's.
+func (p *protocol) foreign() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ok && p.came.Echo.Shape != p.facts.Shape
+}
+
 // left forgets what came with a membership that is over.
 func (p *protocol) left() {
 	p.mu.Lock()

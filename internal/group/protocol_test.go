@@ -1,0 +1,215 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/killick-io/killick/internal/balance"
+	"github.com/killick-io/killick/internal/partition"
+)
+
+// member is a member of a group without a broker and a client.
+type member struct {
+	*protocol
+	id         string
+	current    map[string][]int32
+	generation int32
+}
+
+func newMember(id, shape string) *member {
+	return &member{id: id, generation: -1, protocol: &protocol{log: zerolog.Nop(), closed: map[partition.Key]bool{},
+		facts: balance.Facts{Number: balance.NoNumber, Shape: shape}}}
+}
+
+// rebalance has the first member assign, as the group's leader, and all of them take what they get. It
+// returns the bytes that the broker keeps of the group.
+func rebalance(t *testing.T, generation int32, topics map[string]int32, ms ...*member) (kept int) {
+	t.Helper()
+	var joins []kmsg.JoinGroupResponseMember
+	for _, m := range ms {
+		j := kmsg.NewJoinGroupResponseMember()
+		j.MemberID = m.id
+		j.ProtocolMetadata = m.JoinGroupMetadata([]string{"in"}, m.current, m.generation)
+		kept += len(j.ProtocolMetadata)
+		joins = append(joins, j)
+	}
+	b, _, err := ms[0].MemberBalancer(joins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := b.(kgo.GroupMemberBalancerOrError).BalanceOrError(topics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := map[string][]byte{}
+	for _, a := range plan.IntoSyncAssignment() {
+		by[a.MemberID] = a.MemberAssignment
+		kept += len(a.MemberAssignment)
+	}
+	for _, m := range ms {
+		m.take(t, by[m.id], generation)
+	}
+	return kept
+}
+
+// take is what the client does with an assignment.
+func (m *member) take(t *testing.T, data []byte, generation int32) {
+	t.Helper()
+	got, err := m.ParseSyncAssignment(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for topic, ps := range m.current {
+		for _, p := range ps {
+			if !slices.Contains(got[topic], p) {
+				m.gone(partition.Key{Topic: topic, ID: p})
+			}
+		}
+	}
+	m.current, m.generation = got, generation
+}
+
+// A partition moves in two assignments: it is asked for, closed, and given to the other.
+func TestProtocolMoves(t *testing.T) {
+	t.Parallel()
+	a, b := newMember("a", "s"), newMember("b", "s")
+	topics := map[string]int32{"in": 2}
+	rebalance(t, 1, topics, a)
+	rebalance(t, 2, topics, a, b)
+	g, ok, again := a.took()
+	if !ok || again || len(g.Asks) != 1 || len(a.current["in"]) != 2 || len(b.current["in"]) != 0 {
+		t.Fatalf("a has %v and is asked for %v, b has %v", a.current, g.Asks, b.current)
+	}
+	asked := partition.Key{Topic: "in", ID: g.Asks[0].ID}
+	a.close(asked)
+	rebalance(t, 3, topics, a, b)
+	if !slices.Equal(b.current["in"], []int32{asked.ID}) || len(a.current["in"]) != 1 || a.isClosed(asked) {
+		t.Errorf("a has %v, b has %v", a.current, b.current)
+	}
+	if ga, _, _ := a.took(); ga.Number != 0 {
+		t.Errorf("a's number is %d", ga.Number)
+	}
+	if gb, _, _ := b.took(); gb.Number != 1 {
+		t.Errorf("b's number is %d", gb.Number)
+	}
+}
+
+// An assignment from before a close does not start what was closed, and has the member join again.
+func TestProtocolLateAssignment(t *testing.T) {
+	t.Parallel()
+	a := newMember("a", "s")
+	topics := map[string]int32{"in": 2}
+	rebalance(t, 1, topics, a)
+	k := partition.Key{Topic: "in", ID: 1}
+	a.close(k)
+	a.take(t, assigned(t, a, balance.Grant{Echo: a.facts.Echo()}, 0, 1), 2)
+	if _, ok, again := a.took(); !ok || !again || !a.isClosed(k) {
+		t.Errorf("ok %v, join again %v, closed %v", ok, again, a.isClosed(k))
+	}
+}
+
+// assigned is an assignment of partitions of in as a leader encodes it.
+func assigned(t *testing.T, m *member, g balance.Grant, ids ...int32) []byte {
+	t.Helper()
+	for _, id := range ids {
+		g.Parts = append(g.Parts, balance.Part{Topic: "in", ID: id})
+	}
+	return assignment{m.id: g}.IntoSyncAssignment()[0].MemberAssignment
+}
+
+// What a static member is given when it comes back may have been computed for what it was: Kafka hands
+// out the old bytes (measured on 4.x). It joins again, and opens nothing of it if its shape is another.
+func TestProtocolEcho(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name           string
+		echo           balance.Echo
+		again, foreign bool
+	}{
+		{"the same", balance.Echo{Shape: "s"}, false, false},
+		{"another shape", balance.Echo{Shape: "old"}, true, true},
+		{"it was stopping then", balance.Echo{Shape: "s", Stopping: true}, true, false},
+		{"other settings", balance.Echo{Shape: "s", Plan: 1}, true, false},
+	} {
+		m := newMember("a", "s")
+		m.take(t, assigned(t, m, balance.Grant{Echo: c.echo}, 0), 1)
+		if _, _, again := m.took(); again != c.again || m.foreign() != c.foreign {
+			t.Errorf("%s: join again %v, foreign %v", c.name, again, m.foreign())
+		}
+	}
+}
+
+// What cannot be read does no harm: partitions count, the rest is as if it were not there.
+func TestProtocolForeignBytes(t *testing.T) {
+	t.Parallel()
+	m := newMember("a", "s")
+	a := kmsg.NewConsumerMemberAssignment()
+	at := kmsg.NewConsumerMemberAssignmentTopic()
+	at.Topic, at.Partitions = "in", []int32{3}
+	a.Topics, a.UserData = append(a.Topics, at), []byte("sticky")
+	m.take(t, a.AppendTo(nil), 1)
+	if _, ok, again := m.took(); ok || again || !slices.Equal(m.current["in"], []int32{3}) || m.foreign() {
+		t.Errorf("ok %v, join again %v, %v", ok, again, m.current)
+	}
+	m.take(t, nil, 2)
+	if len(m.current) != 0 {
+		t.Errorf("an empty assignment gives %v", m.current)
+	}
+	if _, err := m.ParseSyncAssignment([]byte{0}); err == nil {
+		t.Error("half an assignment was read")
+	}
+	// A member of another kind stands by.
+	j := kmsg.NewJoinGroupResponseMember()
+	meta := kmsg.NewConsumerMemberMetadata()
+	meta.Topics, meta.UserData = []string{"in"}, []byte("?")
+	j.MemberID, j.ProtocolMetadata = "x", meta.AppendTo(nil)
+	own := kmsg.NewJoinGroupResponseMember()
+	own.MemberID, own.ProtocolMetadata = "a", m.JoinGroupMetadata([]string{"in"}, nil, -1)
+	b, _, err := m.MemberBalancer([]kmsg.JoinGroupResponseMember{j, own})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := b.(kgo.GroupMemberBalancerOrError).BalanceOrError(map[string]int32{"in": 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := plan.(assignment); len(g["a"].Parts) != 2 || g["x"].Standby == "" {
+		t.Errorf("%+v", g)
+	}
+}
+
+// A group of 60 members and 2,000 partitions is even after few assignments, and what the broker keeps
+// of it is far from the 1 MiB of a record.
+func TestBigGroup(t *testing.T) {
+	t.Parallel()
+	topics := map[string]int32{"in": 2000}
+	ms := []*member{newMember("m00", "s")}
+	rebalance(t, 1, topics, ms...)
+	for i := 1; i < 60; i++ {
+		ms = append(ms, newMember(fmt.Sprintf("m%02d", i), "s"))
+	}
+	most := 0
+	for generation := int32(2); generation < 5; generation++ {
+		most = max(most, rebalance(t, generation, topics, ms...))
+		for _, m := range ms {
+			g, _, _ := m.took()
+			for _, p := range g.Asks {
+				m.close(partition.Key{Topic: p.Topic, ID: p.ID})
+			}
+		}
+	}
+	for _, m := range ms {
+		if n := len(m.current["in"]); n < 33 || n > 34 {
+			t.Errorf("%s has %d partitions", m.id, n)
+		}
+	}
+	if most > 256<<10 {
+		t.Errorf("the group's metadata and assignments are %d bytes", most)
+	}
+	t.Logf("%d bytes at most", most)
+}
