@@ -8,7 +8,15 @@
 // nothing else. A batch is delivered before the messages that came during its poll are handled,
 // so a batch that was polled under one assignment never reaches the ledger of the next.
 // The commit loop (commits.loop) is the only one that commits on a schedule; every commit goes
-// through commits.commit, under its lock. Reader.Run starts both and waits for them.
+// through commits.commit, under its lock. The release loop gives partitions away, and tails looks at
+// what no poll shows. Reader.Run starts them all and waits for them.
+//
+// # Moves
+//
+// What the group asks of this member comes with each assignment (protocol). The release loop
+// (releases.loop) ends the intake of a partition, waits for its trees and its last commit, closes it on
+// the poll loop, takes it out of this member's claims, and has the group rebalance. Nothing of that
+// happens in a callback, so no member waits for another one's trees. See package balance.
 //
 // # Leases
 //
