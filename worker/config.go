@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -246,6 +247,22 @@ func (c Config) String() string {
 
 // GoString is String: %#v must not go around Secret by reflection.
 func (c Config) GoString() string { return "worker.Config{\n" + c.String() + "}" }
+
+// withGroup is c with the group that a topology has by default, if c names none.
+func (c Config) withGroup(topology string) Config {
+	if c.Group != "" {
+		return c
+	}
+	prefix := c.Prefix
+	orDefault(&prefix, c.withDefaults().Prefix)
+	origins := maps.Clone(c.origins)
+	if origins == nil {
+		origins = map[string]string{}
+	}
+	origins["group"] = "default"
+	c.Group, c.origins = prefix+"."+topology, origins
+	return c
+}
 
 // print writes one line per key, in the order of the table; with origins each
 // line ends with a comment that says where the value came from.

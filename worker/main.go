@@ -1,17 +1,14 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"os/signal"
+	"slices"
 	"strings"
-	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/killick-io/killick"
 )
@@ -19,86 +16,145 @@ import (
 // Main runs t as a program and does not return: it ends the process with the exit code that
 // [ExitCode] names. Commands, by the first argument:
 //
-//	run       (default) run the topology
-//	validate  check topology and configuration, and say what is wrong
-//	help      list the flags
+//	run           (default) run the topology
+//	validate      check topology and configuration, and say what is wrong
+//	describe      show the topology; --mermaid as a diagram
+//	config print  show the configuration, and where each value came from
+//	help          list commands and flags
+//
+// Only run talks to Kafka. What was asked for goes to stdout, what is wrong to stderr.
 //
 // SIGTERM and SIGINT drain, commit and leave the group; a second one ends the process at once.
-func Main(t *killick.Topology) { os.Exit(Command(t, os.Args[1:], os.Environ(), os.Stderr)) }
+//
+// Each change may set in the Config what flags, environment and file cannot say, such as options of
+// franz-go or a logger. It is called after these have been read, for every command.
+func Main(t *killick.Topology, change ...func(*Config)) {
+	os.Exit(Command(t, os.Args[1:], os.Environ(), os.Stdout, os.Stderr, change...))
+}
 
 // Command is Main without the end of the process, for programs with commands of their own. It
 // returns the exit code.
-func Command(t *killick.Topology, args, environ []string, stderr io.Writer) int {
-	cmd := "run"
+func Command(t *killick.Topology, args, environ []string, stdout, stderr io.Writer, change ...func(*Config)) int {
+	name, args := "run", args
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		cmd, args = args[0], args[1:]
+		name, args = args[0], args[1:]
 	}
-	switch cmd {
-	case "run", "validate":
+	var what command
+	switch name {
+	case "run":
+		what = (*program).run
+	case "validate":
+		what = (*program).validate
+	case "describe":
+		what = (*program).describe
+		args = slices.Clone(args)
+		if i := slices.IndexFunc(args, func(a string) bool { return a == "--mermaid" || a == "-mermaid" }); i >= 0 {
+			what, args = (*program).mermaid, slices.Delete(args, i, i+1)
+		}
+	case "config":
+		if len(args) == 0 || args[0] != "print" {
+			fmt.Fprintln(stderr, "config wants to be told what: use config print")
+			return 2
+		}
+		what, args = (*program).printConfig, args[1:]
 	case "help":
 		args = []string{"-h"}
 	default:
-		fmt.Fprintf(stderr, "unknown command %q; use run, validate or help\n", cmd)
+		fmt.Fprintf(stderr, "unknown command %q; use run, validate, describe, config print or help\n", name)
 		return 2
 	}
-	c, err := Load(args, environ)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintf(stderr, "usage: %s [run | validate | help] [flags]\n\nRuns the topology %q.\n\n%s", os.Args[0], t.Name(), helpText())
-		return 0
+	p := &program{t: t, stdout: stdout, stderr: stderr, load: func() (Config, error) { return load(args, environ, change) }}
+	var err error
+	if p.cfg, err = p.load(); errors.Is(err, flag.ErrHelp) {
+		err = p.help()
+		return ExitCode(err)
 	}
-	// Both may be wrong: say it all at once.
-	if err := errors.Join(t.Validate(), err); err != nil {
-		fmt.Fprintln(stderr, err)
-		return 2
+	if name != "config" { // Both may be wrong: say it all at once.
+		err = errors.Join(t.Validate(), err)
 	}
-	if cmd == "validate" {
-		fmt.Fprintf(stderr, "topology %q and configuration are valid\n", t.Name())
-		return 0
+	if err == nil {
+		err = what(p)
 	}
-	ctx, stop := signals()
-	defer stop()
-	err = Run(ctx, t, c)
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 	}
 	return ExitCode(err)
 }
 
-// echo is how soon after the first signal another one is still the same: a supervisor that signals
-// both the process and its group (GNU timeout does) must not cut the drain short.
-const echo = 200 * time.Millisecond
+// command is what the first argument of a program asks for.
+type command func(p *program) error
 
-// signals returns a context that the first SIGTERM or SIGINT ends. The second ends the process:
-// what it was doing is not committed, so it runs again.
-func signals() (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ch := make(chan os.Signal, 2)
-	signal.Notify(ch, syscall.SIGTERM, os.Interrupt)
-	done := make(chan struct{})
-	var over atomic.Bool
-	go func() {
-		defer close(done)
-		var first time.Time
-		for s := range ch {
-			if ctx.Err() != nil {
-				if time.Since(first) < echo {
-					continue
-				}
-				if !over.Load() {
-					fmt.Fprintf(os.Stderr, "second %v: ending at once; open records run again after the next start\n", s)
-					os.Exit(3)
-				}
-				return
-			}
-			first = time.Now()
-			cancel()
-		}
-	}()
-	return ctx, func() {
-		over.Store(true)
-		signal.Stop(ch)
-		close(ch)
-		<-done
-		cancel()
+// program is one call of Command.
+type program struct {
+	t              *killick.Topology
+	cfg            Config
+	load           func() (Config, error) // as cfg was; again, for what may have changed
+	stdout, stderr io.Writer
+}
+
+// load is Load, and then what the program changes.
+func load(args, environ []string, change []func(*Config)) (Config, error) {
+	c, err := Load(args, environ)
+	if err != nil || len(change) == 0 {
+		return c, err
 	}
+	before := c
+	for _, f := range change {
+		f(&c)
+	}
+	// What the program has set did not come from where Load has found it.
+	c.origins = maps.Clone(before.origins)
+	for k := range configKeys() {
+		if k.isSet(&c) != k.isSet(&before) || k.text(&c) != k.text(&before) || k.isSecret() && !k.ptr(&c).(*Secret).Equal(*k.ptr(&before).(*Secret)) {
+			delete(c.origins, k.name)
+		}
+	}
+	return c, c.Validate()
+}
+
+func (p *program) help() error {
+	_, err := fmt.Fprintf(p.stdout, "usage: %s [command] [flags]\n\nRuns the topology %q. Commands:\n\n"+
+		"  run           run it (the default)\n"+
+		"  validate      check topology and configuration, and say what is wrong\n"+
+		"  describe      show the topology; --mermaid as a diagram\n"+
+		"  config print  show the configuration, and where each value came from\n"+
+		"  help          this\n\n%s", os.Args[0], p.t.Name(), helpText())
+	return err
+}
+
+func (p *program) validate() error {
+	_, err := fmt.Fprintf(p.stdout, "topology %q and configuration are valid\n", p.t.Name())
+	return err
+}
+
+func (p *program) describe() error {
+	spec, err := p.t.Spec()
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(p.stdout, describe(spec, p.cfg.withGroup(spec.Name)))
+	return err
+}
+
+func (p *program) mermaid() error {
+	spec, err := p.t.Spec()
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(p.stdout, mermaid(spec))
+	return err
+}
+
+func (p *program) printConfig() error {
+	return p.cfg.withGroup(p.t.Name()).print(p.stdout, true)
+}
+
+func (p *program) run() error {
+	w, err := New(p.t, p.cfg)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signals(p.stderr)
+	defer stop()
+	return w.Run(ctx)
 }

@@ -353,7 +353,7 @@ func childMain(topology string) int {
 	top := killick.New("t")
 	top.Spout("in", src)
 	top.Bolt("print", bolt.Func(execute)).Shuffle("in").Timeout(time.Hour)
-	return worker.Command(top, os.Args[1:], os.Environ(), os.Stderr)
+	return worker.Command(top, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
 }
 
 // The exit codes of a program, as its environment sees them, and what it says.

@@ -18,7 +18,6 @@ import (
 	"github.com/killick-io/killick/internal/kafka"
 	"github.com/killick-io/killick/internal/outbox"
 	"github.com/killick-io/killick/internal/partition"
-	"github.com/killick-io/killick/spout"
 )
 
 // Worker runs a topology once.
@@ -71,10 +70,7 @@ func New(t *killick.Topology, c Config) (*Worker, error) {
 	if err := errors.Join(err, c.Validate()); err != nil {
 		return nil, err
 	}
-	c = c.withDefaults()
-	if c.Group == "" {
-		c.Group = c.Prefix + "." + spec.Name
-	}
+	c = c.withDefaults().withGroup(spec.Name)
 	w := &Worker{spec: spec, cfg: c, log: c.logger().With().Str("topology", spec.Name).Logger()}
 	w.sayer = newSayer(w.log)
 	return w, nil
@@ -316,10 +312,7 @@ func (w *Worker) build(ctx context.Context) error {
 			ecfg.Feeds[s.Name] = f
 			continue
 		}
-		k, ok := s.Source.(spout.KafkaSource)
-		if p, pointer := s.Source.(*spout.KafkaSource); pointer {
-			k, ok = *p, true
-		}
+		k, ok := kafkaSource(s.Source)
 		if !ok {
 			return fmt.Errorf("worker: spout %q: a source with topics must be a spout.KafkaSource, not %T", s.Name, s.Source)
 		}
