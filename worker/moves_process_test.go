@@ -65,7 +65,7 @@ func movesMain(say func(string, ...any)) int {
 		}
 		return ctx.Err()
 	})).Shuffle("in")
-	code := worker.Command(top, os.Args[1:], os.Environ(), os.Stderr)
+	code := worker.Command(top, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
 	mu.Lock()
 	defer mu.Unlock()
 	if err := ledger.Flush(); err != nil {
