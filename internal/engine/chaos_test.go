@@ -50,7 +50,7 @@ func (p *pool) swap(h *killick.Held, d *dice) (with []*killick.Held) {
 // TestChaos: whatever bolts do with tuples and handles, and while partitions go away, each root of
 // those that stay ends once, and nothing of the others does. KILLICK_CHAOS_SEEDS is how many runs.
 func TestChaos(t *testing.T) {
-	seeds := 20
+	seeds := 8
 	if s := os.Getenv("KILLICK_CHAOS_SEEDS"); s != "" {
 		var err error
 		if seeds, err = strconv.Atoi(s); err != nil {

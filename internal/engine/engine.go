@@ -196,12 +196,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer e.finish()
 	exhausted := make(chan struct{})
 	go func() { e.intake.Wait(); close(exhausted) }()
-	poll := time.NewTicker(5 * time.Millisecond)
+	const first, coarsest = 5 * time.Millisecond, 100 * time.Millisecond
+	poll := time.NewTimer(time.Hour)
 	defer poll.Stop()
 	var (
 		result error
 		soft   = ctx.Done()
-		quiet  <-chan time.Time // ticks once intake has ended
+		quiet  <-chan time.Time // fires once intake has ended
+		ending time.Time        // when that was
 		limit  <-chan time.Time // once a stop is wanted; a bounded run has none for its trees
 	)
 	stop := func() {
@@ -232,12 +234,15 @@ func (e *Engine) Run(ctx context.Context) error {
 			}
 			stop()
 		case <-exhausted:
-			exhausted, quiet = nil, poll.C
+			exhausted, quiet, ending = nil, poll.C, time.Now()
+			poll.Reset(first)
 			e.ending.Store(true)
 			for _, t := range e.tasks {
 				t.poke() // to Flush
 			}
 		case <-quiet:
+			// The longer the end takes, the less it matters to notice it at once.
+			poll.Reset(min(max(first, time.Since(ending)/64), coarsest))
 			parked := e.parked.open()
 			if e.pending() > parked {
 				continue

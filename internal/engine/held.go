@@ -360,5 +360,10 @@ func (h *held) Extend(d time.Duration) bool {
 	if h.Decided() {
 		return false
 	}
-	return h.c.held.move(h, h.c.e.watch.deadline(d))
+	at := h.c.e.watch.deadline(d)
+	if !h.c.held.move(h, at) {
+		return false
+	}
+	h.c.e.watch.by(at)
+	return true
 }

@@ -88,6 +88,16 @@ func (l *heldList) pop(now uint64) *held {
 	return h
 }
 
+// next returns the first deadline, never if there is none.
+func (l *heldList) next() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first == nil {
+		return never
+	}
+	return l.first.deadline
+}
+
 // expire times out what is due.
 func (l *heldList) expire(now uint64) {
 	for h := l.pop(now); h != nil; h = l.pop(now) {

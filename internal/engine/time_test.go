@@ -76,32 +76,32 @@ func TestLateReturn(t *testing.T) {
 // TestQueueRunsNoClock: tuples wait far longer than the time-out, in queues and for room
 // downstream, and none times out.
 func TestQueueRunsNoClock(t *testing.T) {
-	const T = time.Second
+	const T, n, fan = time.Second, 12, 200
 	for _, held := range []bool{false, true} {
 		top := topology()
 		top.Bolt("fan", fn(func(in *killick.Tuple, out killick.Emitter) error {
 			if held { // an Ack in user code may wait for room downstream, too
 				h := out.Hold()
-				for range 200 {
+				for range fan {
 					_ = h.Emit(in.Message())
 				}
 				h.Ack()
 				return nil
 			}
-			for range 200 {
+			for range fan {
 				out.Emit(in.Message())
 			}
 			return nil
 		})).Timeout(T).Shuffle("in")
 		top.Bolt("slow", fn(func(*killick.Tuple, killick.Emitter) error { time.Sleep(T / 10); return nil })).Timeout(T).Shuffle("fan")
-		e := run(t, top, records("in", messages(30)...))
-		e.wantEnds(30, 0)
+		e := run(t, top, records("in", messages(n)...))
+		e.wantEnds(n, 0)
 		for _, c := range []string{"fan", "slow"} {
 			if s := e.stats(c); s.Timeouts != 0 || s.Failed != 0 {
 				t.Errorf("held %v: %s: %d timeouts, %d failures", held, c, s.Timeouts, s.Failed)
 			}
 		}
-		if e.total("fan") != 30 || e.total("slow") != 6000 {
+		if e.total("fan") != n || e.total("slow") != n*fan {
 			t.Errorf("%d and %d executions", e.total("fan"), e.total("slow"))
 		}
 	}
@@ -157,6 +157,34 @@ func TestHeldContext(t *testing.T) {
 	if !errors.Is(e.err, engine.ErrDrain) {
 		t.Errorf("run: %v", e.err)
 	}
+}
+
+// TestDeadlinesOfTheIdle: nothing runs, and what is held times out at its deadline all the same, also
+// when that is brought forward or put off.
+func TestDeadlinesOfTheIdle(t *testing.T) {
+	top, k := topology(), newKeep()
+	top.Bolt("a", bolt.Func(k.execute)).Timeout(time.Hour).Shuffle("in").Retry(killick.Retry{Attempts: 1})
+	e := during(t, top, func(e *env) {
+		began := time.Now()
+		a, b, c, d := <-k.held(), <-k.held(), <-k.held(), <-k.held()
+		ended := func(what string, h *killick.Held, want time.Duration) {
+			ctx := h.Context()
+			<-ctx.Done()
+			if d := time.Since(began); d < want || d > want+20*time.Millisecond || !errors.Is(context.Cause(ctx), engine.ErrTimeout) {
+				t.Errorf("%s: ended after %v with %v, want %v", what, d, context.Cause(ctx), want)
+			}
+		}
+		b.Extend(20 * time.Minute)
+		time.Sleep(10 * time.Minute)
+		a.Extend(10 * time.Second)
+		d.Extend(9 * time.Hour)
+		ended("brought forward during a rest", a, 10*time.Minute+10*time.Second)
+		ended("brought forward at once", b, 20*time.Minute)
+		ended("as it was", c, time.Hour)
+		ended("put off", d, 9*time.Hour+10*time.Minute)
+		e.stop()
+	}, records("in", messages(4)...), func(e *env, _ *config) { e.feeds["in"].endless = true })
+	e.wantEnds(0, 4)
 }
 
 // TestSlowBesideFast: a bolt that turns out to be slow gets a goroutine of its own, and does not
@@ -248,9 +276,9 @@ func TestFanOut(t *testing.T) {
 		var n atomic.Int64
 		top.Bolt("mid", fn(pass)).Tasks(tasks).Shuffle("split")
 		top.Bolt("leaf", fn(func(*killick.Tuple, killick.Emitter) error { n.Add(1); return nil })).Tasks(tasks).Shuffle("mid")
-		e := run(t, top, records("in", messages(20)...), quiet)
-		e.wantEnds(20, 0)
-		if n.Load() != 200_000 {
+		e := run(t, top, records("in", messages(6)...), quiet)
+		e.wantEnds(6, 0)
+		if n.Load() != 60_000 {
 			t.Errorf("%d leaves", n.Load())
 		}
 	}

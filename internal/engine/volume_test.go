@@ -22,11 +22,9 @@ import (
 // leaves, and a root ends only after its tuple's first verdict. KILLICK_FULL=1 takes 1,000,000
 // tuples.
 func TestLateVerdicts(t *testing.T) {
-	n := 50_000
-	if os.Getenv("KILLICK_FULL") == "1" {
+	n := 12_000
+	if full() {
 		n = 1_000_000
-	} else if testing.Short() {
-		n = 10_000
 	}
 	ignore := goleak.IgnoreCurrent()
 	top := killick.New("late")
@@ -131,12 +129,15 @@ func TestLateVerdicts(t *testing.T) {
 	goleak.VerifyNone(t, ignore)
 }
 
-// TestKeptPayloads: the Held, Key, Bytes and Headers of 100,000 executions are kept, and are what
-// they were after forced collections and many more executions.
+// full asks for the whole size of the tests of volume.
+func full() bool { return os.Getenv("KILLICK_FULL") == "1" }
+
+// TestKeptPayloads: the Held, Key, Bytes and Headers of all executions are kept, and are what they
+// were after forced collections and many more executions. KILLICK_FULL=1 takes 100,000 tuples.
 func TestKeptPayloads(t *testing.T) {
-	n := 100_000
-	if testing.Short() {
-		n = 10_000
+	n := 15_000
+	if full() {
+		n = 100_000
 	}
 	ms := messages(n)
 	for i := range ms {

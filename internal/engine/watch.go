@@ -17,11 +17,20 @@ import (
 // watch marks it; the beat that follows tells the executor so. A plain tuple's time-out is
 // thus decided by one atomic word per goroutine: either the beat comes first, and the return
 // counts, or the mark does, and the return is late.
+//
+// While no user code runs, watch rests until the first deadline of a held tuple: a worker without
+// work costs nothing here. Who starts user code, or brings a deadline forward, ends the rest.
 type watch struct {
 	e      *Engine
 	period time.Duration
-	tick   atomic.Uint64
+	tick   atomic.Uint64 // behind the clock during a rest
 	began  time.Time
+
+	// until is the tick that the rest lasts to, awake if there is none. No wake-up is lost: watch
+	// stores it before it looks whether anything runs and what is due, the others load it after
+	// they have written that; so one of the two sees the other.
+	until atomic.Uint64
+	wake  chan struct{} // has room for one
 
 	mu      sync.Mutex
 	runners map[*runner]struct{}
@@ -48,7 +57,8 @@ type runner struct {
 }
 
 func newWatch(e *Engine, period time.Duration) *watch {
-	return &watch{e: e, period: period, runners: map[*runner]struct{}{}, quit: make(chan struct{}), done: make(chan struct{})}
+	return &watch{e: e, period: period, runners: map[*runner]struct{}{},
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 }
 
 func (w *watch) start() {
@@ -87,9 +97,19 @@ func (r *runner) beat(now uint64) (marked bool) {
 // enter says that x executes from now on, and returns who did before.
 func (r *runner) enter(x *exec) (prev *exec) {
 	prev = r.cur.Load()
-	r.between(prev)
-	r.cur.Store(x)
+	r.start(prev, x)
 	return prev
+}
+
+// start says that cur's code runs from now on; x's did until the last beat.
+func (r *runner) start(x, cur *exec) {
+	w := r.w
+	if w.until.Load() != awake {
+		w.advance(w.clock()) // or the time before would be cur's
+	}
+	r.between(x)
+	r.cur.Store(cur)
+	w.by(0)
 }
 
 // leave gives the goroutine back to prev.
@@ -109,8 +129,7 @@ func (r *runner) resume(cur *exec) {
 	if !rules.WaitsAreNotUserTime {
 		return
 	}
-	r.between(cur)
-	r.cur.Store(cur)
+	r.start(cur, cur)
 }
 
 // between beats outside user code. A mark that comes here, because the whole process stood
@@ -129,35 +148,120 @@ func (w *watch) deadline(d time.Duration) uint64 {
 	return w.clock() + uint64((max(d, 1)-1)/w.period) + 2
 }
 
+// awake is watch.until while watch counts ticks; never is far away.
+const (
+	awake uint64 = 0
+	never uint64 = 1<<64 - 1
+)
+
 func (w *watch) loop() {
 	defer close(w.done)
-	t := time.NewTicker(w.period)
+	t := time.NewTimer(w.period)
 	defer t.Stop()
 	for {
+		wait := w.period
 		select {
 		case <-t.C:
+			w.until.Store(awake)
+			w.turn()
+			if at := w.rest(); at != awake {
+				wait = w.in(at)
+			}
+		case <-w.wake: // for a period at least, so that a trickle of work does not wake it each time
 		case <-w.quit:
 			return
 		}
-		// Tickers drop ticks on a busy machine; the count follows the clock all the same.
-		last := w.tick.Load()
-		now := max(last+1, w.clock())
-		w.tick.Store(now)
-		var found []stuck
-		w.mu.Lock()
-		for r := range w.runners {
-			if x, age := w.look(r, now, now-last); x != nil {
-				found = append(found, stuck{r, x, age})
-			}
-		}
-		w.mu.Unlock()
-		for _, s := range found {
-			s.tell()
-		}
-		for _, c := range w.e.comps {
-			c.held.expire(now)
+		t.Reset(wait)
+	}
+}
+
+// turn counts a tick and looks at everything that has a time-out.
+func (w *watch) turn() {
+	// Timers are late on a busy machine; the count follows the clock all the same.
+	last := w.tick.Load()
+	now := w.advance(max(last+1, w.clock()))
+	var found []stuck
+	w.mu.Lock()
+	for r := range w.runners {
+		if x, age := w.look(r, now, now-last); x != nil {
+			found = append(found, stuck{r, x, age})
 		}
 	}
+	w.mu.Unlock()
+	for _, s := range found {
+		s.tell()
+	}
+	for _, c := range w.e.comps {
+		c.held.expire(now)
+	}
+}
+
+// advance sets the count to at least now, and returns it.
+func (w *watch) advance(now uint64) uint64 {
+	for {
+		last := w.tick.Load()
+		if last >= now || w.tick.CompareAndSwap(last, now) {
+			return max(last, now)
+		}
+	}
+}
+
+// rest begins a rest if no user code runs, and returns until when; awake: something runs.
+func (w *watch) rest() (until uint64) {
+	w.until.Store(never)
+	if w.busy() {
+		w.until.Store(awake)
+		return awake
+	}
+	until = never
+	for _, c := range w.e.comps { // after busy: what was held by then is on the lists
+		until = min(until, c.held.next())
+	}
+	if !w.until.CompareAndSwap(never, until) {
+		return awake
+	}
+	return until
+}
+
+// busy reports whether user code runs.
+func (w *watch) busy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for r := range w.runners {
+		if r.cur.Load() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// by ends a rest that would last beyond tick at.
+func (w *watch) by(at uint64) {
+	for {
+		until := w.until.Load()
+		if until == awake || at >= until {
+			return
+		}
+		if w.until.CompareAndSwap(until, awake) {
+			break
+		}
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default: // it has not seen the one before yet, and will
+	}
+}
+
+// in returns the time until tick at, an hour at most.
+func (w *watch) in(at uint64) time.Duration {
+	now := w.clock()
+	if at <= now {
+		return 1
+	}
+	if at-now > uint64(time.Hour/w.period) {
+		return time.Hour
+	}
+	return time.Until(w.began.Add(time.Duration(at) * w.period))
 }
 
 // look marks r when the execution in progress has taken too long. At twice that it returns it,
