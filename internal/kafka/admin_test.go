@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/killick-io/killick/testenv/embedded"
@@ -187,6 +188,30 @@ func TestPartitionWithoutLeader(t *testing.T) {
 	gone.Remove()
 	if got, err := a.Bounds(ctx, "in"); err != nil || len(got) != 3 {
 		t.Errorf("with a leader again: %v, %v", got, err)
+	}
+}
+
+// A fresh cluster makes its topic of offsets at the first need of a coordinator, and says until then
+// that there is none; one that has just moved loads. Neither is an answer about the group.
+func TestCommittedWaitsForACoordinator(t *testing.T) {
+	for key, code := range map[kmsg.Key]*kerr.Error{kmsg.FindCoordinator: kerr.CoordinatorNotAvailable, kmsg.OffsetFetch: kerr.CoordinatorLoadInProgress} {
+		synctest.Test(t, func(t *testing.T) {
+			b := embedded.StartVirtual(t, embedded.Topic("in", 1))
+			a := admin(t, b)
+			away := b.Fail(key, code, 60)
+			if got, err := a.Committed(limited(t), "g", "in"); err != nil || len(got) != 0 {
+				t.Errorf("%s: %v, %v", code.Message, got, err)
+			}
+			if n := away.Hits(); n != 60 {
+				t.Errorf("%s: asked %d times", code.Message, n)
+			}
+			b.Fail(key, code, -1)
+			ctx, cancel := context.WithTimeout(limited(t), 300*time.Millisecond)
+			defer cancel()
+			if _, err := a.Committed(ctx, "other", "in"); err == nil {
+				t.Errorf("%s, for ever: no error", code.Message)
+			}
+		})
 	}
 }
 
