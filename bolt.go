@@ -41,7 +41,8 @@ type Cleaner interface {
 }
 
 // Flusher is an optional interface of bolts that keep tuples: Flush is called when the
-// worker drains, or a bounded run ends, and the task has nothing left to execute. It
+// worker drains, or a bounded run ends, and the task has nothing left to execute; and again
+// and again while a partition is given to another worker, whose tuples may be among them. It
 // should bring all held tuples to a verdict soon. Its error is reported; the tuples keep
 // their verdicts.
 type Flusher interface {

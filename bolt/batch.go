@@ -12,9 +12,9 @@ import (
 )
 
 // Batch makes bolts that collect tuples and give them to f together: when max have come, when
-// the first has waited for about wait (to a tenth of it), and when the worker drains. f may give
-// each its verdict; those without one are acked when f returns nil, else failed with its error.
-// Batches of one task do not overlap, unless the component says InFlight(n): then up to n calls
+// the first has waited for about wait (to a tenth of it), and when the worker drains or gives a
+// partition away. f may give each its verdict; those without one are acked when f returns nil, else
+// failed with its error. Batches of one task do not overlap, unless the component says InFlight(n): then up to n calls
 // of f run at a time. The time-out of the component must be longer than wait and f together,
 // since a tuple's clock runs while it is collected. A panic of f fails those without a verdict.
 func Batch(max int, wait time.Duration, f func(ctx context.Context, in []*killick.Held) error) killick.BoltFactory {

@@ -330,6 +330,55 @@ func TestReleaseDuringBackoff(t *testing.T) {
 	}
 }
 
+// What a batch has collected of a partition that is released is flushed, however much is missing to a
+// full one, and although other partitions go on filling it.
+func TestReleaseFlushesBatches(t *testing.T) {
+	tell(t, func(s *story) {
+		var c tally
+		var mu sync.Mutex
+		var sizes []int
+		top := func() *killick.Topology {
+			top := killick.New("t")
+			top.Spout("in", spout.Kafka("in"))
+			top.Bolt("batch", bolt.Batch(1000, 20*time.Minute, func(_ context.Context, ins []*killick.Held) error {
+				mu.Lock()
+				defer mu.Unlock()
+				sizes = append(sizes, len(ins))
+				for _, in := range ins {
+					c.add(string(in.Tuple().Bytes()))
+				}
+				return nil
+			})).Shuffle("in").Timeout(time.Hour)
+			return top
+		}
+		a := s.start(top())
+		s.share(map[*running]int{a: 2})
+		s.produce("in", 0, numbers(0, 20)...)
+		s.produce("in", 1, numbers(20, 40)...)
+		s.pass(time.Second)
+		if n := c.total(); n > 0 {
+			s.Fatalf("%d records were written before the batch was full", n)
+		}
+		begin := time.Now()
+		b := s.start(top())
+		s.share(map[*running]int{a: 1, b: 1})
+		if took := time.Since(begin); took > 5*time.Second {
+			s.Errorf("the move took %v", took)
+		}
+		if lines := s.logs.lines("released with open records"); len(lines) > 0 {
+			s.Errorf("left open: %v", lines)
+		}
+		b.end()
+		a.end()
+		c.once(s, numbers(0, 40)...)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(sizes) > 4 {
+			s.Errorf("batches of %v", sizes)
+		}
+	}, embedded.Topic("in", 2))
+}
+
 // A whole deployment stops at once: each worker drains, and nothing runs again after the next start.
 func TestAllStopAtOnce(t *testing.T) {
 	tell(t, func(s *story) {
