@@ -105,7 +105,9 @@ func TestBytesInTopology(t *testing.T) {
 		Shuffle("in").Stream("", killick.JSON[order]())
 	top.Bolt("cents", bolt.Map(func(_ context.Context, o order) (string, error) { return fmt.Sprint(o.Cents), nil })).Shuffle("keep")
 	// Bytes on a stream with a codec are decoded.
-	top.Bolt("encodes", bolt.Map(func(_ context.Context, o order) ([]byte, error) { return fmt.Appendf(nil, `{"Cents":%d}`, o.Cents+1), nil })).
+	top.Bolt("encodes", bolt.Map(func(_ context.Context, o order) ([]byte, error) {
+		return fmt.Appendf(nil, `{"Cents":%d}`, o.Cents+1), nil
+	})).
 		Shuffle("in").Stream("", killick.JSON[order]())
 	top.Bolt("decoded", bolt.Map(func(_ context.Context, o order) (string, error) { return fmt.Sprint(o.Cents), nil })).Shuffle("encodes")
 	r := testenv.Run(t, top, testenv.Feed("in", killick.Message{Bytes: spaced}, killick.Message{Value: order{"b", 1}}))

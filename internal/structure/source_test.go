@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
+	"go/format"
 	"go/parser"
 	"go/token"
 	"net"
@@ -199,6 +200,16 @@ func embedded(g *ast.GenDecl, v *ast.ValueSpec) bool {
 		}
 	}
 	return false
+}
+
+// TestFormatted: the code is as gofmt leaves it.
+func TestFormatted(t *testing.T) {
+	check(t, func(f *source) []string {
+		if out, err := format.Source(f.text); err != nil || !bytes.Equal(out, f.text) {
+			return []string{f.path + ": not as gofmt leaves it"}
+		}
+		return nil
+	}, "func f()  { }")
 }
 
 // TestASCII: what looks like a quote or a space must be one. Tests may have other text as data.
