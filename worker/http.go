@@ -95,6 +95,10 @@ func (w *Worker) Ready() (ok bool, checks []Check) {
 	if !w.built.Load() {
 		return ok, checks
 	}
+	add("spouts", true, "")
+	if paused := w.Paused(); len(paused) > 0 { // somebody wants it so: that is no fault
+		checks[len(checks)-1].Text = "paused: " + strings.Join(paused, ", ")
+	}
 	add("prepared", w.engine.Ready(), "a component's Prepare has not succeeded yet")
 	var stuck []string
 	for _, s := range w.engine.Stuck() {

@@ -24,7 +24,9 @@ import (
 //
 // Only run talks to Kafka. What was asked for goes to stdout, what is wrong to stderr.
 //
-// SIGTERM and SIGINT drain, commit and leave the group; a second one ends the process at once.
+// Signals: SIGTERM and SIGINT drain, commit and leave the group; a second one ends the process at
+// once. SIGTSTP pauses all spouts (see [Worker.Pause]), SIGCONT lets those go on that it has paused.
+// SIGQUIT is Go's own: it ends the process with the stacks of all goroutines.
 //
 // Each change may set in the Config what flags, environment and file cannot say, such as options of
 // franz-go or a logger. It is called after these have been read, for every command.
@@ -154,7 +156,7 @@ func (p *program) run() error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signals(p.stderr)
-	defer stop()
+	ctx, end := p.signals(w)
+	defer end()
 	return w.Run(ctx)
 }

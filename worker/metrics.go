@@ -45,6 +45,7 @@ var metrics = []struct {
 	{"killick_committed_offset", "Last committed offset.", []string{"topic", "partition"}},
 	{"killick_consumer_lag", "Offsets up to the last stable one that are not committed.", []string{"topic", "partition"}},
 	{"killick_paused_partitions", "Partitions whose fetching is paused by the high water.", nil},
+	{"killick_paused_spouts", "1 for a spout that somebody has paused, else 0.", []string{"spout"}},
 	{"killick_stopped_partitions", "Partitions that have stopped and need a person.", nil},
 	{"killick_lost_offsets_total", "Offsets that left the log before they were read.", nil},
 	{"killick_commits_total", "Committed positions. result: ok, refused, failed.", []string{"result"}},
@@ -113,6 +114,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			count("killick_trees_completed_total", n, s.Spout, result)
 		}
 		gauge("killick_trees_pending", float64(s.Pending), s.Spout)
+		paused := 0.0
+		if c.w.pauses.has(s.Spout) {
+			paused = 1
+		}
+		gauge("killick_paused_spouts", paused, s.Spout)
 	}
 	gauge("killick_retries_waiting", float64(e.Waiting()))
 	for reason, n := range map[string]int64{"double": e.Ignored.Double.Load(), "late": e.Ignored.Late.Load(), "lost_partition": e.Ignored.Lost.Load()} {

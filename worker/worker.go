@@ -34,6 +34,7 @@ type Worker struct {
 	spouts  []*engine.SpoutFeed
 	letters *outbox.DeadLetters // nil: no Kafka spout
 	sayer   *sayer
+	pauses  pauses
 
 	adminClient *kgo.Client
 	admin       *kafka.Admin
@@ -277,6 +278,7 @@ func (w *Worker) needs() (kafkaSpouts, sinks bool) {
 // build makes feeds, outboxes, the reader and the engine.
 func (w *Worker) build(ctx context.Context) error {
 	kafkaSpouts, sinks := w.needs()
+	intakes := map[string]intake{}
 	ecfg := engine.Config{Spec: w.spec, Feeds: map[string]engine.Feed{}, Drain: w.cfg.Drain, Observe: w.sayer.event}
 	if sinks {
 		p := w.cfg.producer(kafka.Outputs)
@@ -309,7 +311,7 @@ func (w *Worker) build(ctx context.Context) error {
 		if !s.Kafka() {
 			f := engine.NewSpoutFeed(s, w.spec.Name, w.sayer.event)
 			w.spouts = append(w.spouts, f)
-			ecfg.Feeds[s.Name] = f
+			ecfg.Feeds[s.Name], intakes[s.Name] = f, f
 			continue
 		}
 		k, ok := kafkaSource(s.Source)
@@ -318,8 +320,9 @@ func (w *Worker) build(ctx context.Context) error {
 		}
 		f := partition.NewFeed(s.Name, s.Pending, s.PendingBytes, partition.Hooks{Resume: w.resume, Dead: w.letters.Put})
 		w.sources = append(w.sources, &group.Source{Spec: s, Kafka: k, Feed: f})
-		ecfg.Feeds[s.Name] = f
+		ecfg.Feeds[s.Name], intakes[s.Name] = f, f
 	}
+	w.pauses.built(intakes)
 	var err error
 	if kafkaSpouts {
 		w.reader, err = group.New(group.Config{Cluster: w.cfg.clusterFor(w.cluster, false), Group: w.cfg.Group, Topology: w.spec.Name,

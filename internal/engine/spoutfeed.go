@@ -26,6 +26,7 @@ type SpoutFeed struct {
 	tasks   []*spoutTask
 	running int // tasks that may still emit
 	stopped bool
+	paused  bool // no Next is called; one in progress may still bring a message
 	turn    int
 	ready   []*spoutChunk // full chunks
 	stop    context.CancelFunc
@@ -42,7 +43,7 @@ type spoutTask struct {
 	chunk *spoutChunk   // collects what Next returned; nil: nothing waits
 	next  int64         // offset of the next message
 	open  int           // emitted and not ended
-	room  chan struct{} // open fell below the limit
+	room  chan struct{} // open fell below the limit, or the spout goes on
 	left  map[*spoutChunk]struct{}
 }
 
@@ -198,11 +199,25 @@ func (t *spoutTask) cleanup() {
 	}
 }
 
-// wait blocks while the task's limit is reached.
+// Pause stops the calls of Next, or lets them go on. A call in progress is not ended: what it returns
+// is taken.
+func (f *SpoutFeed) Pause(on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.paused = on
+	for _, t := range f.tasks {
+		select {
+		case t.room <- struct{}{}: // to look again
+		default:
+		}
+	}
+}
+
+// wait blocks while the task's limit is reached, or the spout is paused.
 func (t *spoutTask) wait(ctx context.Context) bool {
 	for {
 		t.f.mu.Lock()
-		ok := t.open < t.f.spec.Pending
+		ok := t.open < t.f.spec.Pending && !t.f.paused
 		t.f.mu.Unlock()
 		if ok {
 			return true

@@ -40,6 +40,8 @@ type Feed struct {
 	// to its end.
 	ends map[Key]int64
 	over map[Key]bool // ended, and stays so when the partition moves away
+	// paused: no root is started, of partitions that open later neither. Started ones go on.
+	paused bool
 
 	core.Intake // Wake and Stop, as engine.Feed has them
 }
@@ -146,6 +148,15 @@ func (f *Feed) resume(p *Partition) {
 
 func (f *Feed) dead(d Dead) { f.hooks.Dead(d) }
 
+// Pause stops the start of roots, or lets it go on. What was polled waits here, up to the high water;
+// a stop ends a paused feed as any other.
+func (f *Feed) Pause(on bool) {
+	f.mu.Lock()
+	f.paused = on
+	f.mu.Unlock()
+	f.Poke()
+}
+
 // Next implements engine.Feed: partitions take turns.
 func (f *Feed) Next(ctx context.Context, r *engine.Run) error {
 	return f.Intake.Next(ctx, func(stopped bool) (found, end bool) {
@@ -154,12 +165,15 @@ func (f *Feed) Next(ctx context.Context, r *engine.Run) error {
 		}
 		var resume []*Partition
 		f.mu.Lock()
-		n := len(f.parts)
+		n, most := len(f.parts), runSize
+		if f.paused {
+			most = 0
+		}
 		for k := range n {
 			p := f.parts[(f.turn+k)%n]
 			p.mu.Lock()
 			p.drainLocked()
-			c, from, to := p.takeLocked(runSize)
+			c, from, to := p.takeLocked(most)
 			if p.resumeLocked() {
 				resume = append(resume, p)
 			}

@@ -1,0 +1,25 @@
+//go:build unix
+
+package worker
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// others asks for the signals that do not end the process.
+func (p *program) others(ch chan<- os.Signal) {
+	signal.Notify(ch, syscall.SIGTSTP, syscall.SIGCONT)
+}
+
+// other handles one of them.
+func (p *program) other(w *Worker, s os.Signal) {
+	switch s {
+	case syscall.SIGTSTP:
+		w.log.Info().Int("pid", os.Getpid()).Msg("SIGTSTP: all spouts pause; SIGCONT lets them go on")
+		w.setPauses(func(by wish) wish { return by | bySignal })
+	case syscall.SIGCONT: // comes after a SIGSTOP, too, and then means nothing
+		w.setPauses(func(by wish) wish { return by &^ bySignal })
+	}
+}

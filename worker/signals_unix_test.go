@@ -1,0 +1,49 @@
+//go:build unix
+
+package worker_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/killick-io/killick/testenv/embedded"
+)
+
+// SIGTSTP and SIGCONT, as a process gets them. SIGCONT alone changes nothing.
+func TestPauseBySignal(t *testing.T) {
+	b := embedded.Start(t, embedded.Topic("in", 1))
+	s := newStory(t, b)
+	s.produce("in", 0, "a")
+	c := spawn(t, b, "endless", "--http=off")
+	c.says(t, "ran a")
+	send := func(sig syscall.Signal, text string) {
+		t.Helper()
+		if err := c.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		s.until(text, func() bool { return contains(c.out.String(), text) })
+	}
+	if err := c.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	send(syscall.SIGTSTP, "the spout is paused")
+	s.produce("in", 0, "b")
+	// Nothing tells that a record does not run: give it the time that it would need.
+	select {
+	case l := <-c.lines:
+		t.Errorf("a paused worker says %q", l)
+	case <-time.After(300 * time.Millisecond):
+	}
+	if contains(c.out.String(), "the spout goes on") {
+		t.Error("a SIGCONT without a SIGTSTP has changed something")
+	}
+	send(syscall.SIGCONT, "the spout goes on")
+	c.says(t, "ran b")
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.code(t); code != 0 || !s.atEnd("in") {
+		t.Errorf("exit code %d, committed %v", code, s.committed("in"))
+	}
+}
