@@ -20,7 +20,10 @@ type SpoutDecl struct {
 	tasks    int
 	tasksSet bool
 	pending  pending
+	order    Order
 	mistakes []error
+
+	orderWhere string // Order was called there; "": it was not
 }
 
 func (d *SpoutDecl) wrong(err error) {

@@ -18,6 +18,7 @@ type SpoutSpec struct {
 	Tasks        int // of a spout other than Kafka
 	Pending      int // roots per partition or task
 	PendingBytes int64
+	Order        Order
 	Streams      []StreamSpec // the default stream
 }
 

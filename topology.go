@@ -17,6 +17,7 @@ type Topology struct {
 	retry    Retry
 	timeout  time.Duration
 	pending  pending
+	order    Order
 	spouts   []*SpoutDecl
 	bolts    []*BoltDecl
 	mistakes []error // said by the builder calls themselves

@@ -20,6 +20,9 @@ func (b *build) spout(d *SpoutDecl) {
 		p = d.pending
 	}
 	s.Pending, s.PendingBytes = p.records, p.bytes
+	if s.Order = b.t.order; d.orderWhere != "" {
+		s.Order = d.order
+	}
 	s.Info = b.source(d)
 	b.codec(d.where, d.name, s.Info.Codec)
 	s.Streams = []StreamSpec{{Codec: s.Info.Codec}}

@@ -25,6 +25,9 @@ type feed struct {
 	mu   sync.Mutex
 	next int
 	open int
+	// With an order: lanes are the records' lanes, line keeps them.
+	line  *core.Lanes[int]
+	lanes []uint64
 
 	core.Intake // Wake and Stop, as engine.Feed has them
 }
@@ -33,6 +36,9 @@ func newFeed(s *killick.SpoutSpec, r *Result) *feed {
 	f := &feed{spec: s, r: r, topic: s.Name, Intake: core.NewIntake()}
 	if len(s.Info.Topics) > 0 {
 		f.topic = s.Info.Topics[0]
+	}
+	if s.Order != killick.NoOrder {
+		f.line = core.NewLanes[int]()
 	}
 	return f
 }
@@ -51,6 +57,12 @@ func (f *feed) add(ms []killick.Message) error {
 			m.Bytes, m.Value = b, nil
 		}
 		f.recs = append(f.recs, record{m})
+		switch f.spec.Order {
+		case killick.PerKey:
+			f.lanes = append(f.lanes, f.line.Of(m.Key))
+		case killick.PerPartition:
+			f.lanes = append(f.lanes, 0)
+		}
 	}
 	return nil
 }
@@ -81,6 +93,9 @@ func (f *feed) Next(ctx context.Context, r *engine.Run) error {
 	return f.Intake.Next(ctx, func(stopped bool) (found, end bool) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		if f.line != nil && !stopped {
+			return f.nextInOrder(r)
+		}
 		if stopped || f.next == len(f.recs) {
 			return false, true
 		}
@@ -93,6 +108,38 @@ func (f *feed) Next(ctx context.Context, r *engine.Run) error {
 		f.open += n
 		return true, false
 	})
+}
+
+// nextInOrder is Next for a spout with an order, as a worker's partitions have it.
+func (f *feed) nextInOrder(r *engine.Run) (found, end bool) {
+	room := min(256, f.spec.Pending-f.open)
+	if room <= 0 {
+		return false, false
+	}
+	if i, ok := f.line.Next(); ok {
+		*r = engine.Run{Chunk: f, From: i, To: i + 1}
+		f.open++
+		return true, false
+	}
+	from, to := f.next, f.next
+	for to < len(f.recs) && to-from < room && f.line.Waiting() < f.spec.Pending {
+		if f.line.Enter(f.lanes[to], to) {
+			to++
+			continue
+		}
+		f.next = to + 1
+		if from < to {
+			break
+		}
+		from, to = f.next, f.next
+	}
+	f.next = max(f.next, to)
+	if from == to {
+		return false, f.next == len(f.recs) && f.line.Waiting() == 0
+	}
+	*r = engine.Run{Chunk: f, From: from, To: to}
+	f.open += to - from
+	return true, false
 }
 
 func (f *feed) Pending() int {
@@ -111,6 +158,11 @@ func (f *feed) Epoch() *ack.Epoch        { return &f.epoch }
 func (f *feed) EndRun(from, to int) {
 	f.mu.Lock()
 	f.open -= to - from
+	if f.line != nil {
+		for _, lane := range f.lanes[from:to] {
+			f.line.Leave(lane)
+		}
+	}
 	f.mu.Unlock()
 	f.Poke()
 }

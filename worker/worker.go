@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/internal/core"
 	"github.com/killick-io/killick/internal/engine"
 	"github.com/killick-io/killick/internal/group"
 	"github.com/killick-io/killick/internal/kafka"
@@ -319,6 +320,7 @@ func (w *Worker) build(ctx context.Context) error {
 			return fmt.Errorf("worker: spout %q: a source with topics must be a spout.KafkaSource, not %T", s.Name, s.Source)
 		}
 		f := partition.NewFeed(s.Name, s.Pending, s.PendingBytes, partition.Hooks{Resume: w.resume, Dead: w.letters.Put})
+		f.Keep(core.Order(s.Order))
 		w.sources = append(w.sources, &group.Source{Spec: s, Kafka: k, Feed: f})
 		ecfg.Feeds[s.Name], intakes[s.Name] = f, f
 	}

@@ -29,6 +29,8 @@ type SpoutFeed struct {
 	paused  bool // no Next is called; one in progress may still bring a message
 	turn    int
 	ready   []*spoutChunk // full chunks
+	cur     *spoutChunk   // with an order: what is being handed out
+	at      int           // of cur: its first message that was not looked at
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 
@@ -45,6 +47,7 @@ type spoutTask struct {
 	open  int           // emitted and not ended
 	room  chan struct{} // open fell below the limit, or the spout goes on
 	left  map[*spoutChunk]struct{}
+	lanes *core.Lanes[spoutPlace] // nil: no order
 }
 
 const spoutChunkSize = 64
@@ -58,6 +61,9 @@ func NewSpoutFeed(spec *killick.SpoutSpec, topology string, observe func(Event))
 	f.port = &port{Port: core.Port{Component: spec.Name}, codec: spec.Streams[0].Codec}
 	for i := range spec.Tasks {
 		f.tasks = append(f.tasks, &spoutTask{f: f, index: i, room: make(chan struct{}, 1), left: map[*spoutChunk]struct{}{}})
+		if spec.Order != killick.NoOrder {
+			f.tasks[i].lanes = core.NewLanes[spoutPlace]()
+		}
 	}
 	return f
 }
@@ -260,6 +266,9 @@ func (f *SpoutFeed) Next(ctx context.Context, r *Run) error {
 	return f.Intake.Next(ctx, func(bool) (found, end bool) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		if f.spec.Order != killick.NoOrder {
+			return f.takeInOrder(r)
+		}
 		c := f.take()
 		if c == nil {
 			return false, f.running == 0
@@ -315,8 +324,9 @@ type spoutChunk struct {
 	base  int64
 	recs  []spoutRecord
 	dones []func(error)
-	ended []bool // guarded by the feed's mutex
-	over  int    // how many have ended
+	ended []bool   // guarded by the feed's mutex
+	over  int      // how many have ended
+	lanes []uint64 // with an order: of each message, once the chunk is handed out
 }
 
 func (c *spoutChunk) Origin(i int) core.Origin {
@@ -358,7 +368,11 @@ func (c *spoutChunk) end(i int, err error) {
 		delete(c.t.left, c)
 	}
 	c.t.open--
+	turn := c.t.lanes != nil && i < len(c.lanes) && c.t.lanes.Leave(c.lanes[i])
 	f.mu.Unlock()
+	if turn {
+		f.Poke()
+	}
 	select {
 	case c.t.room <- struct{}{}:
 	default:

@@ -32,6 +32,7 @@ type Feed struct {
 	pending int   // started roots per partition
 	high    int64 // bytes per partition above which fetching pauses
 	hooks   Hooks
+	order   core.Order
 
 	mu    sync.Mutex
 	parts []*Partition
@@ -56,6 +57,9 @@ type Key struct {
 func NewFeed(spout string, pending int, bytes int64, hooks Hooks) *Feed {
 	return &Feed{Spout: spout, pending: pending, high: bytes, hooks: hooks, Intake: core.NewIntake()}
 }
+
+// Keep sets the order that records are kept in. It is called before the first Open.
+func (f *Feed) Keep(o core.Order) { f.order = o }
 
 // Bound makes the run a bounded one. ends has the end of each partition; it is called before
 // the first Open.
@@ -102,6 +106,9 @@ func (f *Feed) Over(k Key) {
 // back until Let.
 func (f *Feed) Open(topic string, id int32, base int64, m offsets.Map, held bool) *Partition {
 	p := &Partition{Topic: topic, ID: id, feed: f, ledger: offsets.Open(base, m), until: -1, held: held}
+	if f.order == core.PerKey {
+		p.lanes = core.NewLanes[place]()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ends != nil {

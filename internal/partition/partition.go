@@ -41,11 +41,20 @@ type Partition struct {
 	// releasing: no root is handed out any more, and no batch taken in. Never unset.
 	releasing bool
 	offs      []int64 // scratch
+	// lanes keep records in order per key; nil: no such order. What is under way in them is
+	// started; what waits there is behind the cursor and not started, at most feed.pending.
+	lanes *core.Lanes[place]
 
 	ends struct {
 		sync.Mutex
 		list []end
 	}
+}
+
+// place is a record.
+type place struct {
+	c *chunk
+	i int
 }
 
 // end is a root whose tree has ended, on its way to the ledger.
@@ -93,6 +102,7 @@ func (p *Partition) Deliver(recs []*kgo.Record) (pause bool, err error) {
 		}
 		if lc.Open() > 0 {
 			c := &chunk{p: p, c: lc, recs: kept, bytes: size, fresh: lc.Open() == lc.Len()}
+			c.sort(p.lanes)
 			p.queue = append(p.queue, c)
 			p.bytes += size
 		}
@@ -149,8 +159,14 @@ const recordOverhead = 176
 // take gives the next roots to start, at most max. p.mu is held.
 func (p *Partition) takeLocked(max int) (c *chunk, from, to int) {
 	max = min(max, p.feed.pending-p.started)
+	if p.feed.order == core.PerPartition && rules.OrderOverRetries {
+		max = min(max, 1-p.started)
+	}
 	if p.closed || p.held || p.releasing || max <= 0 {
 		return nil, 0, 0
+	}
+	if p.lanes != nil {
+		return p.takeInOrderLocked(max)
 	}
 	for len(p.queue) > 0 {
 		c = p.queue[0]
@@ -164,20 +180,25 @@ func (p *Partition) takeLocked(max int) (c *chunk, from, to int) {
 				to++
 			}
 		}
-		p.cursor = to
-		if to == c.c.Len() {
-			p.queue[0] = nil
-			p.queue, p.cursor = p.queue[1:], 0
-			if len(p.queue) == 0 {
-				p.queue = nil
-			}
-		}
+		p.passLocked(to)
 		if from < to {
 			p.started += to - from
 			return c, from, to
 		}
 	}
 	return nil, 0, 0
+}
+
+// passLocked moves the cursor of queue[0], which leaves the queue at its end.
+func (p *Partition) passLocked(to int) {
+	if p.cursor = to; to < p.queue[0].c.Len() {
+		return
+	}
+	p.queue[0] = nil
+	p.queue, p.cursor = p.queue[1:], 0
+	if len(p.queue) == 0 {
+		p.queue = nil
+	}
 }
 
 // drainLocked brings ended trees to the ledger. p.mu is held.
@@ -188,6 +209,7 @@ func (p *Partition) drainLocked() {
 	p.ends.Unlock()
 	for _, e := range list {
 		if e.c.c.End(e.i) {
+			p.leaveLocked(e.c, e.i)
 			e.c.recs[e.i].Recycle()
 			p.endedLocked(e.c, 1)
 		}
@@ -219,7 +241,7 @@ func (p *Partition) resumeLocked() bool {
 
 // finishedLocked reports whether a bounded run has nothing more to start here.
 func (p *Partition) finishedLocked() bool {
-	return p.until >= 0 && p.ledger.Next() >= p.until && len(p.queue) == 0
+	return p.until >= 0 && p.ledger.Next() >= p.until && len(p.queue) == 0 && p.behind() == 0
 }
 
 // Close ends the assignment: nothing that comes later changes anything. It returns how many
@@ -235,7 +257,7 @@ func (p *Partition) Close() (open int) {
 	p.closed = true
 	p.ledger.Close()
 	open = p.started
-	p.started, p.queue, p.bytes = 0, nil, 0
+	p.started, p.queue, p.bytes, p.lanes = 0, nil, 0, nil
 	return open
 }
 
@@ -326,6 +348,9 @@ type chunk struct {
 	// keys and values are not. Dropped when all have ended. Those that are open when the
 	// assignment ends are never recycled: a try of theirs may still run.
 	recs []*kgo.Record
+	// lanes are the records' lanes; nil: there is no order per key. A bolt that changes a key that it
+	// was given must not leave a lane closed for good.
+	lanes []uint64
 	// fresh: no record had ended before it was delivered. Records are started in order, so what
 	// lies behind the cursor is open.
 	fresh bool
@@ -343,9 +368,10 @@ func (c *chunk) EndRun(from, to int) {
 	p.mu.Lock()
 	full := p.started >= p.feed.pending
 	recs := c.recs
-	ended := c.c.EndRun(from, to)
+	ended := c.endRunLocked(from, to)
 	p.endedLocked(c, ended)
 	resume := p.resumeLocked()
+	full = full || p.feed.order != core.NoOrder // another one's turn may have come
 	p.mu.Unlock()
 	if ended == to-from { // else one of them is not ours to recycle, or the assignment is over
 		for _, r := range recs[from:to] {
@@ -362,6 +388,9 @@ func (c *chunk) EndRun(from, to int) {
 
 func (c *chunk) End(i int, cause *ack.Cause) {
 	if cause != nil && cause.Policy == ack.DeadLetter {
+		if !rules.OrderOverDeadLetters {
+			c.letPass(i)
+		}
 		c.p.feed.dead(Dead{p: c.p, c: c, i: i, Cause: cause})
 		return
 	}

@@ -71,6 +71,15 @@ const (
 	DrainBeforeLastCommit = true
 )
 
+// Order.
+const (
+	// OrderOverRetries: the next record of a key, or partition, starts when the tree of the one before
+	// it has ended, not when its first try has.
+	OrderOverRetries = true
+	// OrderOverDeadLetters: where the one before it is dead, when its dead letter is durable.
+	OrderOverDeadLetters = true
+)
+
 // Membership.
 const (
 	// ReleaseBeforeMoving: a partition is not taken from a member that claims it; it is asked for.

@@ -32,6 +32,8 @@ var (
 	LeaseIsRenewed          = holds("LeaseIsRenewed")
 	CodesAreLookedAt        = holds("CodesAreLookedAt")
 	DrainBeforeLastCommit   = holds("DrainBeforeLastCommit")
+	OrderOverRetries        = holds("OrderOverRetries")
+	OrderOverDeadLetters    = holds("OrderOverDeadLetters")
 	ReleaseBeforeMoving     = holds("ReleaseBeforeMoving")
 	ReleaseDrains           = holds("ReleaseDrains")
 	NewestClaimCounts       = holds("NewestClaimCounts")
@@ -65,6 +67,8 @@ var names = []string{
 	"LeaseIsRenewed",
 	"CodesAreLookedAt",
 	"DrainBeforeLastCommit",
+	"OrderOverRetries",
+	"OrderOverDeadLetters",
 	"ReleaseBeforeMoving",
 	"ReleaseDrains",
 	"NewestClaimCounts",
