@@ -13,7 +13,7 @@ import (
 // nameBudget is how many exported top-level names (types, functions, constants) a reader of this
 // package has to hold. Raising it takes a reason in the commit; a name that only the engine
 // needs belongs into an internal package.
-const nameBudget = 60
+const nameBudget = 67
 
 func TestNames(t *testing.T) {
 	var names, undocumented []string

@@ -115,14 +115,14 @@ func TestReadmeTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := regexp.MustCompile(`(?m)^\| (G\d) \|.*\|(.*)\|$`).FindAllStringSubmatch(text, -1)
+	rows := regexp.MustCompile(`(?m)^\| ([GP]\d) \|.*\|(.*)\|$`).FindAllStringSubmatch(text, -1)
 	rules := map[string]string{} // rule -> guarantee in the README
 	for _, r := range rows {
 		for _, rule := range strings.Split(r[2], ",") {
 			rules[strings.TrimSpace(rule)] = r[1]
 		}
 	}
-	table := regexp.MustCompile(`(?m)^\t\{"(\w+)", "(G\d)", "[^"]+", "(\w+)"`).FindAllStringSubmatch(string(b), -1)
+	table := regexp.MustCompile(`(?m)^\t\{"(\w+)", "([GP]\d)", "[^"]+", "(\w+)"`).FindAllStringSubmatch(string(b), -1)
 	if len(table) < 10 || len(table) != len(rules) {
 		t.Errorf("%d rules in the table, %d in the README", len(table), len(rules))
 	}

@@ -30,6 +30,9 @@ func describe(s *killick.Spec, c Config) string {
 				row("source", "%T, %s", sp.Source, count(sp.Tasks, "task"))
 			}
 			row("pending", "%d records, %s per %s", sp.Pending, shortBytes(sp.PendingBytes), unit)
+			if sp.Order != killick.NoOrder {
+				row("order", "%s", sp.Order)
+			}
 			g.streams(row, sp.Name, sp.Streams)
 		})
 	}

@@ -9,6 +9,12 @@
 // One type serves every partition that records are read from. A partition lives for one
 // assignment (epoch); what comes late for a closed one changes nothing.
 //
+// # Order
+//
+// Where a spout has an order, who may start is decided here, when the dispatcher asks (order.go), and
+// the end of a root's tree, dead letter included, gives the next one its turn. No bolt and no retry
+// knows of it.
+//
 // # Locks
 //
 // Feed.mu (which partitions there are) is taken before Partition.mu (ledger and window), that

@@ -289,3 +289,38 @@ func TestOrderModel(t *testing.T) {
 		})
 	})
 }
+
+// BenchmarkOrder is what a record costs from its delivery to its end, by order and number of keys.
+func BenchmarkOrder(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		order core.Order
+		keys  int
+	}{{"none", core.NoOrder, 1}, {"per key, 10000 keys", core.PerKey, 10000}, {"per key, 10 keys", core.PerKey, 10}, {"per partition", core.PerPartition, 1}} {
+		b.Run(c.name, func(b *testing.B) {
+			f := NewFeed("s", 1024, 1<<40, Hooks{})
+			f.Keep(c.order)
+			p := f.Open("in", 0, 0, offsets.Map{}, false)
+			next := int64(0)
+			for b.Loop() {
+				rs := make([]*kgo.Record, 2048)
+				for i := range rs {
+					rs[i] = &kgo.Record{Offset: next, Key: fmt.Append(nil, next%int64(c.keys))}
+					next++
+				}
+				if _, err := p.Deliver(rs); err != nil {
+					b.Fatal(err)
+				}
+				for n := 0; n < len(rs); {
+					var r engine.Run
+					if err := f.Next(b.Context(), &r); err != nil {
+						b.Fatal(err)
+					}
+					r.Chunk.EndRun(r.From, r.To)
+					n += r.To - r.From
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(next), "ns/record")
+		})
+	}
+}

@@ -3,7 +3,7 @@ package main
 // mutant is a rule, and the test that must notice when it is broken.
 type mutant struct {
 	rule      string // a name in internal/rules/rules.go
-	guarantee string // that rests on it; see README.md
+	guarantee string // that rests on it, or policy (P); see README.md
 	pkg       string // folder of the test
 	test      string
 	short     bool // runs in make test: what fails at once when broken
@@ -37,6 +37,9 @@ var table = []mutant{
 	{"LeaseIsRenewed", "G4", ".", "TestG4LeaseIsRenewed", false},
 	{"CodesAreLookedAt", "G4", ".", "TestG4CommitsGoOn", false},
 	{"DrainBeforeLastCommit", "G5", ".", "TestG5CleanStop", false},
+
+	{"OrderOverRetries", "P1", "./worker", "TestOrderOverRetries", false},
+	{"OrderOverDeadLetters", "P1", "./internal/partition", "TestOrderOverDeadLetters", true},
 
 	{"ReleaseBeforeMoving", "G7", ".", "TestG7MovesAreReleased", true},
 	{"ReleaseDrains", "G7", ".", "TestG7MovesAreReleased", false},
