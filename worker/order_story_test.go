@@ -307,7 +307,10 @@ func TestOrderOverMoves(t *testing.T) {
 					feed()
 					b := s.start(top())
 					feed()
-					s.until("both have some", func() bool { feed(); return len(b.parts("in")) > 0 && len(a.parts("in"))+len(b.parts("in")) == partitions })
+					s.until("both have some", func() bool {
+						feed()
+						return len(b.parts("in")) > 0 && len(a.parts("in"))+len(b.parts("in")) == partitions
+					})
 					feed()
 					b.stop()
 					// Records whose retry fails in the stop are left to the next owner.
