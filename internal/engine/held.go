@@ -22,7 +22,8 @@ type held struct {
 	handle core.Held
 	tuple  core.Tuple
 	word   ack.Word
-	id     uint64 // orders the locks of joint emits
+	id     uint64    // orders the locks of joint emits
+	place  []uintptr // where it was held, if that was wanted; see neverEnded
 
 	mu    sync.Mutex // guards what follows; taken in the order of id where several are
 	outs  []heldEmit
@@ -58,6 +59,7 @@ type heldEmit struct {
 func (x *exec) hold() *held {
 	h := &held{c: x.c, id: x.e.seq.Add(1)}
 	h.handle.Set(h)
+	h.trace()
 	x.take(&h.entry)
 	h.item.fill(&h.tuple)
 	keep := x.ex.Out[:0]
@@ -115,6 +117,15 @@ func (h *held) Context() context.Context {
 }
 
 func (h *held) Emit(stream string, m any, with []core.Holder) error {
+	late, err := h.emit(stream, m, with)
+	if late {
+		h.lateEmit()
+	}
+	return err
+}
+
+// emit is Emit; late says that one of the handles has its verdict.
+func (h *held) emit(stream string, m any, with []core.Holder) (late bool, err error) {
 	out := heldEmit{em: core.Emit[killick.Message]{M: *m.(*killick.Message)}}
 	all := make([]*held, 1, 1+len(with))
 	all[0] = h
@@ -131,23 +142,22 @@ func (h *held) Emit(stream string, m any, with []core.Holder) error {
 	}
 	for _, o := range all {
 		if o.Decided() {
-			h.c.stats.misuse.Add(1)
-			return killick.ErrFinished
+			return true, killick.ErrFinished
 		}
 		if o.gone() {
 			h.c.e.Ignored.Lost.Add(1)
-			return killick.ErrFinished
+			return false, killick.ErrFinished
 		}
 	}
 	// What follows is the bolt's mistake.
 	if out.em.Stream = slices.Index(h.c.names, stream); out.em.Stream < 0 {
 		h.bad = h.c.unknownStream(stream)
-		return h.bad
+		return false, h.bad
 	}
 	size := len(out.em.M.Key) + len(out.em.M.Bytes) + 64
 	if len(h.outs) >= core.MaxEmits || h.bytes+size > core.MaxBytes {
 		h.bad = h.c.tooMuch(len(h.outs)+1, h.bytes+size)
-		return h.bad
+		return false, h.bad
 	}
 	h.bytes += size
 	if len(all) > 1 {
@@ -163,7 +173,7 @@ func (h *held) Emit(stream string, m any, with []core.Holder) error {
 	}
 	out.extra.Open(1)
 	h.outs = append(h.outs, out)
-	return nil
+	return false, nil
 }
 
 // gone reports whether the tuple's partitions are lost.
@@ -172,20 +182,20 @@ func (h *held) gone() bool { return h.item.anchors.Gone() }
 // decideLocked takes the verdict v, if it is the first and the tuple is not lost: else it is
 // counted. left says that this call has found the tuple lost, and what it was joined with has
 // to be told (drop).
-func (h *held) decideLocked(v ack.Verdict) (won, left bool) {
+func (h *held) decideLocked(v ack.Verdict) (won, left bool, was ack.Verdict) {
 	if h.gone() {
 		v = ack.Left
 	}
-	won, was := h.word.Decide(v)
+	won, was = h.word.Decide(v)
 	if !won {
 		h.c.e.Ignored.Count(was)
-		return false, false
+		return false, false, was
 	}
 	if v == ack.Left {
 		h.c.e.Ignored.Count(v)
-		return false, true
+		return false, true, was
 	}
-	return true, false
+	return true, false, was
 }
 
 // decided takes h off the deadline list and ends its context.
@@ -214,8 +224,9 @@ func (h *held) Ack() bool {
 		err, reason = errJoin, "join"
 	}
 	var won, left bool
+	var was ack.Verdict
 	if err == nil {
-		won, left = h.decideLocked(ack.Ack)
+		won, left, was = h.decideLocked(ack.Ack)
 	}
 	h.mu.Unlock()
 	if err != nil {
@@ -227,6 +238,7 @@ func (h *held) Ack() bool {
 		h.drop()
 	}
 	if !won {
+		h.again(ack.Ack, was)
 		return false
 	}
 	// From here on outs belong to this goroutine: Emit refuses.
@@ -340,8 +352,11 @@ var errNil = errors.New("killick: failed without a reason")
 // finish ends the try badly: v is Failed or TimedOut.
 func (h *held) finish(v ack.Verdict, reason string, err error, stack []byte) bool {
 	h.mu.Lock()
-	won, left := h.decideLocked(v)
+	won, left, was := h.decideLocked(v)
 	h.mu.Unlock()
+	if !won && !left {
+		h.again(v, was)
+	}
 	cause := killick.ErrFinished
 	if v == ack.TimedOut {
 		cause = ErrTimeout

@@ -101,7 +101,7 @@ func (l *heldList) next() uint64 {
 // expire times out what is due.
 func (l *heldList) expire(now uint64) {
 	for h := l.pop(now); h != nil; h = l.pop(now) {
-		h.finish(ack.TimedOut, "timeout", errTimeout(h.c), nil)
+		h.finish(ack.TimedOut, "timeout", h.neverEnded(), nil)
 	}
 }
 

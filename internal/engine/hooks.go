@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/killick-io/killick"
@@ -71,28 +69,6 @@ func (x *exec) Hold() core.Holder {
 
 // HeldEmit implements core.Hook.
 func (x *exec) HeldEmit(stream string, m killick.Message) { _ = x.held.Emit(stream, &m, nil) }
-
-// Misused implements core.Hook: it counts, and tells of the place.
-func (x *exec) Misused(kind string, stale bool) {
-	x.c.stats.misuse.Add(1)
-	x.e.cfg.Observe(Event{Kind: Misuse, Component: x.c.spec.Name, Task: x.t.index, Reason: kind,
-		Err: fmt.Errorf("killick: the emitter was used to %s after Execute had returned, at %s", kind, userPlace())})
-}
-
-// userPlace is the line of user code that called killick.
-func userPlace() string {
-	var pcs [16]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
-	for {
-		f, more := frames.Next()
-		if !strings.Contains(f.Function, "killick/internal/core.") && !strings.Contains(f.Function, "killick.Emitter.") {
-			return fmt.Sprintf("%s:%d", f.File, f.Line)
-		}
-		if !more {
-			return "an unknown place"
-		}
-	}
-}
 
 // UnknownStream implements core.Hook.
 func (x *exec) UnknownStream(stream string) error { return x.spoil(x.c.unknownStream(stream)) }

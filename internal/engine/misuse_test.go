@@ -228,6 +228,58 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
+// TestMisuseOfHeld: emits and verdicts after the verdict, and tuples that are held and forgotten, are
+// told of with the line of code; the first few of a kind, then one a second. The counters are exact.
+func TestMisuseOfHeld(t *testing.T) {
+	const n = 40
+	top := topology()
+	top.Bolt("a", fn(func(in *killick.Tuple, out killick.Emitter) error {
+		h := out.Hold() // the place of those that are forgotten
+		if string(in.Bytes())[0]%2 == 0 {
+			return nil
+		}
+		h.Ack()
+		h.Ack()
+		h.Fail(errNo)
+		_ = h.Emit(in.Message())
+		return nil
+	})).Shuffle("in").Timeout(time.Second).Retry(killick.Retry{Attempts: 2, Min: time.Millisecond, Max: time.Millisecond})
+	var ms []killick.Message
+	for i := range n {
+		ms = append(ms, killick.Message{Bytes: []byte{byte(i)}})
+	}
+	e := run(t, top, records("in", ms...))
+	if got := e.stats("a"); got.Misuse != n/2 || got.Timeouts != n {
+		t.Errorf("misuse %d, timeouts %d", got.Misuse, got.Timeouts)
+	}
+	if got := e.ignored()[0]; got != n {
+		t.Errorf("%d double verdicts", got)
+	}
+	kinds := map[string]int{}
+	for _, ev := range e.of(engine.Misuse) {
+		kinds[ev.Reason]++
+		if !strings.Contains(ev.Err.Error(), "misuse_test.go:") {
+			t.Errorf("no place: %v", ev.Err)
+		}
+	}
+	for _, kind := range []string{"late_emit", "double_verdict"} {
+		if k := kinds[kind]; k < 8 || k > 12 {
+			t.Errorf("%s was told of %d times", kind, k)
+		}
+	}
+	named := 0
+	for _, ev := range e.of(engine.TupleDead) {
+		if ev.Reason != "timeout" {
+			t.Errorf("dead of %q: %v", ev.Reason, ev.Err)
+		} else if strings.Contains(ev.Err.Error(), "it was held at") && strings.Contains(ev.Err.Error(), "misuse_test.go:") {
+			named++
+		}
+	}
+	if named != n/2 {
+		t.Errorf("%d of %d name the line that held them", named, n/2)
+	}
+}
+
 // TestHold: twice gives the same handle; emits go over to it; an error after it is its failure,
 // and one after the verdict is told of.
 func TestHold(t *testing.T) {

@@ -14,14 +14,15 @@ import (
 
 // component is one bolt of the topology with its tasks.
 type component struct {
-	e     *Engine
-	spec  *killick.BoltSpec
-	sink  *killick.SinkInfo
-	ports []*port // the default stream first
-	tasks []*task
-	stats Stats
-	names []string // of the streams
-	held  heldList // held tuples in order of their deadline
+	e       *Engine
+	spec    *killick.BoltSpec
+	sink    *killick.SinkInfo
+	ports   []*port // the default stream first
+	tasks   []*task
+	stats   Stats
+	names   []string // of the streams
+	held    heldList // held tuples in order of their deadline
+	misuses misuses
 
 	// late routes what held tuples emit, from whatever goroutine acks. late is its token.
 	lateOut *router
