@@ -23,6 +23,8 @@ type SpoutDecl struct {
 	order    Order
 	mistakes []error
 
+	onEnd func(Origin, error)
+
 	orderWhere string // Order was called there; "": it was not
 }
 
@@ -45,6 +47,17 @@ func checkPending(records int, bytes int64) error {
 		return fmt.Errorf("Pending(%d, %d): both limits must be positive", records, bytes)
 	}
 	return nil
+}
+
+// OnEnd has f called when a root of the spout has ended, once for each: err is nil when its whole
+// tree was acked, and else what a tuple of it was given up for, with the component's name (the root
+// is then skipped, or its dead letter is about to be written). A replay is not an end, and neither is
+// a stop, or the loss of the partition: the root runs again. It is what Storm's spouts know as ack and
+// fail. f is called from the goroutine that ends the tree, any of them, several at a time; it must not
+// block. A panic of f is reported, and changes nothing.
+func (d *SpoutDecl) OnEnd(f func(o Origin, err error)) *SpoutDecl {
+	d.onEnd = f
+	return d
 }
 
 // Tasks sets the number of tasks of a spout other than Kafka. A Kafka spout has none:

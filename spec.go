@@ -19,7 +19,8 @@ type SpoutSpec struct {
 	Pending      int // roots per partition or task
 	PendingBytes int64
 	Order        Order
-	Streams      []StreamSpec // the default stream
+	OnEnd        func(o Origin, err error) // nil: nobody asks
+	Streams      []StreamSpec              // the default stream
 }
 
 // Kafka reports whether the spout reads topics of Kafka.

@@ -11,7 +11,7 @@ func (b *build) spout(d *SpoutDecl) {
 	if !b.declare(d.name, d.where) {
 		return
 	}
-	s := SpoutSpec{Name: d.name, Source: d.source, Tasks: d.tasks}
+	s := SpoutSpec{Name: d.name, Source: d.source, Tasks: d.tasks, OnEnd: d.onEnd}
 	p := pending{DefaultPending, DefaultPendingBytes, true}
 	if b.t.pending.set {
 		p = b.t.pending

@@ -120,6 +120,11 @@ func (f *frame) settle(from, to int) {
 	at := from // what lies before has been told to the chunk
 	end := func(i int) {
 		if at < i {
+			if f.d.spec.OnEnd != nil && !f.run.Chunk.Epoch().Closed() {
+				for k := at; k < i; k++ { // while the chunk knows them
+					f.d.tellEnd(f.run.Chunk, k, nil)
+				}
+			}
 			f.run.Chunk.EndRun(at, i)
 			if f.run.Chunk.Epoch().Closed() {
 				f.d.e.Ignored.Lost.Add(int64(i - at))

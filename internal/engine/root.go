@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"time"
 
+	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
 )
 
@@ -38,6 +42,7 @@ func (s *source) TreeEnded(t *ack.Tree, c *ack.Cause) {
 	d, i, attempt := s.d, t.Index(), t.Attempt()
 	if c == nil {
 		d.stats.acked.Add(1)
+		d.tellEnd(s.chunk, i, nil)
 		s.chunk.End(i, nil)
 		return
 	}
@@ -71,5 +76,23 @@ func (s *source) TreeEnded(t *ack.Tree, c *ack.Cause) {
 	} else {
 		d.stats.dead.Add(1)
 	}
+	d.tellEnd(s.chunk, i, c)
 	s.chunk.End(i, c)
+}
+
+var errGivenUp = errors.New("given up")
+
+// tellEnd tells the spout's user that a root has ended, if they asked.
+func (d *dispatcher) tellEnd(chunk Chunk, i int, c *ack.Cause) {
+	f := d.spec.OnEnd
+	if f == nil {
+		return
+	}
+	var err error
+	if c != nil {
+		err = fmt.Errorf("%s: %s: %w", c.Component, c.Reason, cmp.Or(c.Err, errGivenUp))
+	}
+	if err := guard(func() error { f(killick.Origin(chunk.Origin(i)), err); return nil }); err != nil {
+		d.e.cfg.Observe(Event{Kind: HookFailed, Component: d.spec.Name, Reason: "OnEnd", Err: err})
+	}
 }
