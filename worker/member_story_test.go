@@ -632,3 +632,62 @@ func TestStopWhileTheGroupWaits(t *testing.T) {
 		})
 	}
 }
+
+// A spout that is not Kafka's emits in the replica that works, and in no other: not in one that stands
+// by, and not in one that has lost its membership.
+func TestStandbySpouts(t *testing.T) {
+	tell(t, func(s *story) {
+		top := func(c *tally) *killick.Topology {
+			top := killick.New("t")
+			top.Spout("in", spout.Kafka("in"))
+			top.Spout("clock", spout.Seq(func(yield func(killick.Message) bool) {
+				for yield(killick.Message{Bytes: []byte("tick")}) {
+					<-time.After(100 * time.Millisecond)
+				}
+			}))
+			top.Bolt("count", bolt.Func(func(_ context.Context, in *killick.Tuple, _ killick.Emitter) error {
+				c.add(string(in.Bytes()))
+				return nil
+			})).Shuffle("in").Shuffle("clock")
+			return top
+		}
+		var first, second tally
+		a := s.start(top(&first))
+		s.share(map[*running]int{a: 2})
+		b := s.start(top(&second))
+		s.until("the second one stands by", func() bool { _, text := b.ready("group"); return strings.Contains(text, "stands by") })
+		begin := first.of("tick")
+		s.pass(5 * time.Second)
+		if n := first.of("tick") - begin; n < 40 {
+			s.Errorf("%d ticks in 5 s in the replica that works", n)
+		}
+		if n := second.of("tick"); n > 0 {
+			s.Errorf("%d ticks in the one that stands by", n)
+		}
+		if got := b.Paused(); len(got) > 0 {
+			s.Errorf("paused by somebody: %v", got)
+		}
+		if err := b.Resume("clock"); err != nil || second.of("tick") > 0 {
+			s.Errorf("Resume in a standby: %v, %d ticks", err, second.of("tick"))
+		}
+		a.end()
+		s.share(map[*running]int{b: 2})
+		s.until("it works", func() bool { return second.of("tick") > 10 })
+		// Without a membership it does not.
+		gate := make(chan struct{})
+		s.b.Hold(kmsg.JoinGroup, gate)
+		fault := s.b.Fail(kmsg.Heartbeat, kerr.UnknownMemberID, 1)
+		if err := fault.Wait(s.ctx(), 1); err != nil {
+			s.Fatal(err)
+		}
+		s.pass(time.Second)
+		begin = second.of("tick")
+		s.pass(5 * time.Second)
+		if n := second.of("tick") - begin; n > 0 {
+			s.Errorf("%d ticks without a membership", n)
+		}
+		close(gate)
+		s.until("it works again", func() bool { return second.of("tick") > begin+10 })
+		b.end()
+	}, embedded.Topic("in", 2))
+}

@@ -30,6 +30,10 @@ type wish uint8
 const (
 	byProgram wish = 1 << iota // Worker.Pause
 	bySignal                   // SIGTSTP, and only SIGCONT or Worker.Resume takes it back
+	// byGroup: this replica stands by, or has not joined yet, and the spout would emit here what it
+	// emits in the one that works. Nobody but the group takes it back, and people are told of the
+	// standby instead.
+	byGroup
 )
 
 func (p *pauses) set(spout string, change func(wish) wish) (before, after wish) {
@@ -62,7 +66,7 @@ func (p *pauses) built(feeds map[string]intake) {
 func (p *pauses) has(spout string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.by[spout] != 0
+	return p.by[spout]&^byGroup != 0
 }
 
 func (p *pauses) pending(spout string) int {
@@ -117,9 +121,10 @@ func (w *Worker) Pause(ctx context.Context, spout string) error {
 	return nil // what could be committed was, or Run has returned why not
 }
 
-// Resume lets a paused spout go on, whoever has paused it. It does not wait.
+// Resume lets a paused spout go on, whoever has paused it. It does not wait. In a replica that stands by
+// it goes on once the replica works.
 func (w *Worker) Resume(spout string) error {
-	return w.setPause(spout, func(wish) wish { return 0 })
+	return w.setPause(spout, func(by wish) wish { return by & byGroup })
 }
 
 // Paused lists the spouts that are paused, in the order of the topology.
@@ -141,6 +146,7 @@ func (w *Worker) setPause(spout string, change func(wish) wish) error {
 		return fmt.Errorf("worker: no spout %q; there is %s", spout, strings.Join(names, ", "))
 	}
 	before, after := w.pauses.set(spout, change)
+	before, after = before&^byGroup, after&^byGroup
 	switch {
 	case before == 0 && after != 0:
 		w.log.Info().Str("spout", spout).Msg("the spout is paused: nothing new is started, open trees may end")
@@ -154,5 +160,20 @@ func (w *Worker) setPause(spout string, change func(wish) wish) error {
 func (w *Worker) setPauses(change func(wish) wish) {
 	for i := range w.spec.Spouts {
 		_ = w.setPause(w.spec.Spouts[i].Name, change) // it exists
+	}
+}
+
+// active lets spouts that are not Kafka's emit in the replica that works, and in no other. The group
+// calls it; it does not block.
+func (w *Worker) active(is bool) {
+	for i := range w.spec.Spouts {
+		if s := &w.spec.Spouts[i]; !s.Kafka() {
+			w.pauses.set(s.Name, func(by wish) wish {
+				if is {
+					return by &^ byGroup
+				}
+				return by | byGroup
+			})
+		}
 	}
 }

@@ -327,9 +327,10 @@ func (w *Worker) build(ctx context.Context) error {
 	w.pauses.built(intakes)
 	var err error
 	if kafkaSpouts {
+		w.active(false) // until the group says so
 		w.reader, err = group.New(group.Config{Cluster: w.cfg.clusterFor(w.cluster, false), Group: w.cfg.Group, Topology: w.spec.Name,
 			Consumer: w.cfg.consumer(), Sources: w.sources, CommitInterval: w.cfg.CommitInterval, Log: w.log,
-			Fatal: w.fatal, NewTopic: w.ensureDLQ, Drain: w.cfg.Drain, Trees: trees{w}, Shape: shape(w.spec), Single: single(w.spec)})
+			Fatal: w.fatal, NewTopic: w.ensureDLQ, Drain: w.cfg.Drain, Trees: trees{w}, Shape: shape(w.spec), Single: single(w.spec), Active: w.active})
 		if err != nil {
 			return err
 		}
