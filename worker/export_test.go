@@ -7,3 +7,6 @@ func (w *Worker) Collector() prometheus.Collector { return newCollector(w) }
 
 // Alive is what /livez says.
 func (w *Worker) Alive() bool { return w.alive() }
+
+// Dump is what SIGUSR1 does.
+func (w *Worker) Dump() { w.dump() }

@@ -102,7 +102,7 @@ func (w *Worker) Ready() (ok bool, checks []Check) {
 	add("prepared", w.engine.Ready(), "a component's Prepare has not succeeded yet")
 	var stuck []string
 	for _, s := range w.engine.Stuck() {
-		stuck = append(stuck, fmt.Sprintf("component %q, task %d has had one tuple for %v, and its time-out is %v", s.Component, s.Task, s.For.Round(time.Second), s.Timeout))
+		stuck = append(stuck, stuckText(s))
 	}
 	add("tasks", len(stuck) == 0, "%s", strings.Join(stuck, "; "))
 	if w.reader == nil {
@@ -117,7 +117,8 @@ func (w *Worker) Ready() (ok bool, checks []Check) {
 	letters := w.letters.Stats()
 	add("dead-letters", letters.Since.IsZero(), "%d dead letters cannot be written since %s: %v", letters.Waiting, letters.Since.Format(time.RFC3339), letters.Err)
 	var stopped, blocked []string
-	for _, p := range w.reader.Status().Partitions {
+	status := w.reader.Status()
+	for _, p := range status.Partitions {
 		if p.Stopped != "" {
 			stopped = append(stopped, fmt.Sprintf("%s/%d has stopped: %s", p.Topic, p.Partition, p.Stopped))
 		}
@@ -127,6 +128,8 @@ func (w *Worker) Ready() (ok bool, checks []Check) {
 	}
 	add("partitions", len(stopped) == 0, "%s", strings.Join(stopped, "; "))
 	add("commits", len(blocked) == 0, "%s", strings.Join(blocked, "; "))
+	add("floors", true, "") // a record may take long, and the reason is worth knowing
+	checks[len(checks)-1].Text = strings.Join(w.holders(status), "; ")
 	return ok, checks
 }
 

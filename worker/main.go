@@ -26,6 +26,7 @@ import (
 //
 // Signals: SIGTERM and SIGINT drain, commit and leave the group; a second one ends the process at
 // once. SIGTSTP pauses all spouts (see [Worker.Pause]), SIGCONT lets those go on that it has paused.
+// SIGUSR1 writes to the log what the worker is at: components, partitions, open tuples.
 // SIGQUIT is Go's own: it ends the process with the stacks of all goroutines.
 //
 // Each change may set in the Config what flags, environment and file cannot say, such as options of

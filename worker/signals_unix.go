@@ -10,7 +10,7 @@ import (
 
 // others asks for the signals that do not end the process.
 func (p *program) others(ch chan<- os.Signal) {
-	signal.Notify(ch, syscall.SIGTSTP, syscall.SIGCONT)
+	signal.Notify(ch, syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGUSR1)
 }
 
 // other handles one of them.
@@ -21,5 +21,7 @@ func (p *program) other(w *Worker, s os.Signal) {
 		w.setPauses(func(by wish) wish { return by | bySignal })
 	case syscall.SIGCONT: // comes after a SIGSTOP, too, and then means nothing
 		w.setPauses(func(by wish) wish { return by &^ bySignal })
+	case syscall.SIGUSR1:
+		w.dump()
 	}
 }

@@ -30,8 +30,7 @@ func (w *Worker) watch(ctx, run context.Context) {
 		case <-tick.C:
 		}
 		if s, ok := o.check(w.engine.Stuck()); ok {
-			w.fatal(fmt.Errorf("%w: component %q, task %d has had one tuple for %v, and its time-out is %v; "+
-				"the log has its stack, and its record runs again after the next start", ErrStuck, s.Component, s.Task, s.For.Round(time.Second), s.Timeout))
+			w.fatal(fmt.Errorf("%w: %s; the log has its stack, and its record runs again after the next start", ErrStuck, stuckText(s)))
 			return
 		}
 	}

@@ -40,17 +40,17 @@ func TestStuckTask(t *testing.T) {
 		s.produce("in", 1, "b", "c")
 		start := time.Now()
 		s.until("readiness is red", func() bool { ok, _ := r.ready("tasks"); return !ok })
-		if _, text := r.ready("tasks"); !contains(text, `component "x"`, "its time-out is 1s") || r.redLines() != "tasks" {
+		if _, text := r.ready("tasks"); !contains(text, `component "x", task `, "a tuple of in/0, offset 1 for ", "at worker_test.", "stuck_story_test.go:", "its time-out is 1s") || r.redLines() != "tasks" {
 			t.Errorf("readiness: %s: %s", r.redLines(), text)
 		}
 		if d := time.Since(start); d < 2*time.Second || d > 4*time.Second {
 			t.Errorf("red after %v", d)
 		}
-		if l := s.logs.lines("more than twice its time-out"); len(l) != 1 || !contains(l[0]["stack"].(string), "stuckTop") {
+		if l := s.logs.lines("more than twice its time-out"); len(l) != 1 || !contains(l[0]["stack"].(string), "stuckTop") || l[0]["tuple"] != "in/0/1" {
 			t.Errorf("the log: %v", l)
 		}
 		err := r.wait()
-		if !errors.Is(err, worker.ErrStuck) || worker.ExitCode(err) != 6 || !contains(err.Error(), `component "x"`) {
+		if !errors.Is(err, worker.ErrStuck) || worker.ExitCode(err) != 6 || !contains(err.Error(), `component "x"`, "in/0, offset 1") {
 			t.Errorf("exit code %d: %v", worker.ExitCode(err), err)
 		}
 		// Ten time-outs, the drain limit, the grace of what ignores its context.

@@ -180,6 +180,7 @@ func (d *dispatcher) only() *task {
 func (d *dispatcher) fuse(t *task, f *frame) int {
 	x := t.x
 	prev := x.begin(f, d.r)
+	x.at.set(f, nil)
 	next := f.run.From
 	for from := next; next < f.run.To; from = next {
 		start := x.clock()
@@ -193,6 +194,7 @@ func (d *dispatcher) fuse(t *task, f *frame) int {
 		}
 	}
 	d.r.leave(prev)
+	x.at.set(nil, nil)
 	x.ex.Clear()
 	x.src = item{}
 	return next

@@ -36,12 +36,13 @@ type exec struct {
 
 	// The input of the execution in progress: an item, or the index-th record of the frame.
 	it    *item
-	src   item // the record as an item, when one is needed
-	index int
+	src   item  // the record as an item, when one is needed
+	pos   place // the latter's index, or the former's in its batch
 	held  *held
 	user  bool          // user code runs: a panic is its
 	skips int           // inputs since the last gauge that were not executed
 	pace  time.Duration // moving average of an execution
+	at    spot          // for others; last, to keep what each tuple touches together
 }
 
 func newExec(t *task, w *watch) *exec {
@@ -73,6 +74,7 @@ func (x *exec) begin(f *frame, r *runner) (prev *exec) {
 // and turned out to be slow, or when its own loop has something else to do.
 func (x *exec) run(b *batch, from int, f *frame, r *runner, inline bool) (next int) {
 	prev := x.begin(f, r)
+	x.at.set(nil, b)
 	for next = from; next < len(b.items); from = next {
 		start := x.clock()
 		var pulse bool
@@ -84,6 +86,7 @@ func (x *exec) run(b *batch, from int, f *frame, r *runner, inline bool) (next i
 		}
 	}
 	r.leave(prev)
+	x.at.set(nil, nil)
 	x.ex.Clear()
 	return next
 }
@@ -154,6 +157,7 @@ func (x *exec) items(b *batch, i int) (next int, pulse bool) {
 	for ; next < len(b.items); next++ {
 		it := &b.items[next]
 		x.it = it
+		x.pos.set(next)
 		if !it.anchors.Live() || f != nil && !f.live(it) {
 			x.c.stats.skipped.Add(1)
 			x.skips++
@@ -177,7 +181,7 @@ func (x *exec) records(f *frame, i int) (next int, pulse bool) {
 	next = i
 	defer func() {
 		if p := recover(); p != nil {
-			x.index = next
+			x.pos.set(next)
 			x.panicked(p)
 			next, pulse = next+1, true
 		}
@@ -197,7 +201,7 @@ func (x *exec) records(f *frame, i int) (next int, pulse bool) {
 			t = x.fresh()
 			t.Fill(nil, port, c, next, nil, f.attempt)
 		}
-		x.index = next
+		x.pos.set(next)
 		t.Next(c.Record(next), next)
 		if f.vals != nil {
 			if v := f.vals[next-f.run.From]; v == (noValue{}) {
@@ -294,12 +298,12 @@ func (x *exec) input() *item {
 	if x.it != nil {
 		return x.it
 	}
-	f := x.out.frame
+	f, i := x.out.frame, x.pos.get()
 	in := &x.src // records has set what all records of the frame share
-	in.rec, in.i, in.anchors, in.edge = f.run.Chunk.Record(x.index), int32(x.index), ack.Anchors{}, false
+	in.rec, in.i, in.anchors, in.edge = f.run.Chunk.Record(i), int32(i), ack.Anchors{}, false
 	if f.vals != nil {
 		in.val, in.typed = nil, false
-		f.value(x.index, in)
+		f.value(i, in)
 	}
 	return in
 }

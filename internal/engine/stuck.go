@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"path"
+	"path/filepath"
 	"runtime/pprof"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -29,8 +32,41 @@ type stuck struct {
 
 // tell shows it to a person, with the stack: Go cannot stop a goroutine.
 func (s stuck) tell() {
-	s.x.e.cfg.Observe(Event{Kind: TaskStuck, Component: s.x.c.spec.Name, Task: s.x.t.index, Reason: "timeout", Stack: s.r.stack(),
-		Err: fmt.Errorf("user code has had one tuple for %v; its time-out is %v", s.age, s.x.c.spec.Timeout)})
+	stack := s.r.stack()
+	ev := Event{Kind: TaskStuck, Component: s.x.c.spec.Name, Task: s.x.t.index, Reason: "timeout", Stack: stack,
+		Err: fmt.Errorf("user code has had one tuple for %v; its time-out is %v", s.age, s.x.c.spec.Timeout)}
+	if o, ok := s.x.origin(); ok {
+		ev.ID = fmt.Sprintf("%s/%d/%d", o.Topic, o.Partition, o.Offset)
+	}
+	w := s.r.w
+	w.mu.Lock()
+	s.r.line = userLine(stack)
+	w.mu.Unlock()
+	s.x.e.cfg.Observe(ev)
+}
+
+// userLine finds the user's own function in a stack of stack's: the last one, from the innermost on,
+// before the first of killick's. What it has called is further in, and says less.
+func userLine(stack []byte) (line string) {
+	for l := range bytes.Lines(stack) {
+		f := bytes.Split(bytes.TrimSpace(l), []byte("\t")) // "#", address, function+offset, file:line
+		if len(f) < 4 || string(f[0]) != "#" {
+			continue
+		}
+		name, _, _ := strings.Cut(string(f[2]), "+0x")
+		if ours(name) {
+			return line
+		}
+		file := string(f[len(f)-1])
+		line = path.Base(name) + " " + path.Base(filepath.ToSlash(file))
+	}
+	return "" // no frame of ours: it is no such stack
+}
+
+// ours reports whether a function is one of the packages that stand between the engine and user code.
+func ours(function string) bool {
+	rest, ok := strings.CutPrefix(function, "github.com/killick-io/killick")
+	return ok && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "/bolt.") || strings.HasPrefix(rest, "/internal/"))
 }
 
 // stack returns the stack of r's goroutine, in the form of a goroutine profile; nil if it is not

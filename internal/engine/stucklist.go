@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/killick-io/killick/internal/core"
+)
 
 // Stuck is user code that has had one tuple for more than twice its time-out.
 type Stuck struct {
@@ -8,6 +12,10 @@ type Stuck struct {
 	Task      int
 	For       time.Duration // to the resolution of the watch, a tenth of the shortest time-out
 	Timeout   time.Duration
+	// Origin is the source record of the tuple; of a joined one, of the first. The zero Origin: it
+	// has none.
+	Origin core.Origin
+	Line   string // where the user code stood when it was told, "main.charge pay.go:33"; "": not known
 }
 
 // Stuck lists the tasks of which TaskStuck was told and whose user code has not returned since.
@@ -22,7 +30,11 @@ func (e *Engine) Stuck() []Stuck {
 		if x == nil || !r.told || r.word.Load() != r.seen {
 			continue
 		}
-		out = append(out, Stuck{Component: x.c.spec.Name, Task: x.t.index, For: time.Duration(now-r.seen>>1-r.credit) * w.period, Timeout: x.c.spec.Timeout})
+		s := Stuck{Component: x.c.spec.Name, Task: x.t.index, For: time.Duration(now-r.seen>>1-r.credit) * w.period, Timeout: x.c.spec.Timeout, Line: r.line}
+		s.Origin, _ = x.origin()
+		if r.word.Load() == r.seen { // else it has returned, and the origin may be another tuple's
+			out = append(out, s)
+		}
 	}
 	return out
 }

@@ -52,6 +52,7 @@ type runner struct {
 
 	// Watch's own:
 	told   bool   // the stuck event was sent
+	line   string // where user code stood then, if that is known
 	seen   uint64 // the word when it looked last
 	credit uint64 // ticks since then in which the component's emits waited for room
 }
@@ -273,7 +274,7 @@ func (w *watch) look(r *runner, now, since uint64) (_ *exec, age time.Duration) 
 	}
 	word := r.word.Load()
 	if word != r.seen {
-		r.seen, r.credit, r.told = word, 0, false
+		r.seen, r.credit, r.told, r.line = word, 0, false, ""
 	}
 	if x.c.blocked.Load() > 0 {
 		// User code may be in an Ack that waits for room downstream.
