@@ -36,8 +36,8 @@ type exec struct {
 
 	// The input of the execution in progress: an item, or the index-th record of the frame.
 	it    *item
-	src   item  // the record as an item, when one is needed
-	pos   place // the latter's index, or the former's in its batch
+	src   item   // the record as an item, when one is needed
+	pos   cursor // the latter's index, or the former's in its batch
 	held  *held
 	user  bool          // user code runs: a panic is its
 	skips int           // inputs since the last gauge that were not executed
