@@ -140,7 +140,7 @@ func TestDocsAreSound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, doc := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"} {
+	for _, doc := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", fromStorm} {
 		b, err := os.ReadFile(doc)
 		if err != nil {
 			t.Error(err)
@@ -151,7 +151,7 @@ func TestDocsAreSound(t *testing.T) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
-			if _, err := os.Stat(m[1]); err != nil {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), m[1])); err != nil {
 				t.Errorf("%s links to %v", doc, err)
 			}
 		}
