@@ -114,6 +114,11 @@ func TestFromStormNames(t *testing.T) {
 			}
 		}
 	}
+	for _, name := range []string{"killick.Guarantee", "killick.AtMostOnce", "killick.ExactlyOnce", "killick.Later"} {
+		if have[name] {
+			t.Errorf("there is %s, and %s says that what it is for is not there yet", name, fromStorm)
+		}
+	}
 	// Rows of the table of parameters: Storm's name, its default, ours, its default, why.
 	for _, m := range regexp.MustCompile("(?m)^\\|[^|]*\\|[^|]*\\| `([^`]+)` \\| ([^|]*) \\|[^|]*\\|$").FindAllStringSubmatch(text, -1) {
 		if def, ok := keys[m[1]]; ok {
