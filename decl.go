@@ -33,9 +33,10 @@ func (d *SpoutDecl) wrong(err error) {
 }
 
 // Pending limits the roots that are started and have not ended, per partition (per task
-// for a spout other than Kafka), and the bytes of the records that wait to be started:
-// above them fetching of the partition pauses (a spout other than Kafka fetches nothing
-// ahead, so its bytes have no limit of their own). Default: 1024 records, 8 MiB.
+// for a spout other than Kafka), and the bytes of the polled batches in which a record has
+// not ended, started or not: above them fetching of the partition pauses, and goes on at
+// half of them (a spout other than Kafka fetches nothing ahead, so its bytes have no limit
+// of their own). Default: 1024 records, 8 MiB.
 func (d *SpoutDecl) Pending(records int, bytes int64) *SpoutDecl {
 	d.wrong(checkPending(records, bytes))
 	d.pending = pending{records, bytes, true}
