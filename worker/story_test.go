@@ -47,6 +47,7 @@ func newStory(t *testing.T, b *embedded.Broker) *story {
 	s := &story{T: t, b: b, logs: new(logs)}
 	log := zerolog.New(s.logs).With().Timestamp().Logger()
 	s.cfg = worker.Config{Bootstrap: b.Addrs(), Group: "g", HTTP: "off", Logger: &log, MetadataMaxAge: 2 * time.Second,
+		FetchMaxWait: 500 * time.Millisecond, // an idle worker polls less often; records end the wait
 		Kafka: []kgo.Opt{kgo.Dialer(b.Dialer()), kgo.MetadataMinAge(100 * time.Millisecond), kgo.DisableClientMetrics(),
 			kgo.RetryBackoffFn(func(n int) time.Duration { return min(time.Duration(n)*10*time.Millisecond, 100*time.Millisecond) })}}
 	t.Cleanup(func() {
@@ -130,16 +131,21 @@ func (r *running) kill() {
 	}
 }
 
-// until waits for a condition.
+// until waits for a condition. It looks every 20 ms at first, and the longer it takes the less often:
+// virtual time costs real processor time.
 func (s *story) until(what string, ok func() bool) {
 	s.Helper()
-	t := time.NewTicker(20 * time.Millisecond)
+	const first, coarsest = 20 * time.Millisecond, 250 * time.Millisecond
+	start := time.Now()
+	t := time.NewTimer(first)
 	defer t.Stop()
-	end := time.Now().Add(limit)
 	for !ok() {
-		if <-t.C; time.Now().After(end) {
+		took := time.Since(start)
+		if took > limit {
 			s.Fatalf("not within %v: %s", limit, what)
 		}
+		t.Reset(min(max(first, took/16), coarsest))
+		<-t.C
 	}
 }
 
