@@ -234,6 +234,7 @@ func TestG4Poison(t *testing.T) {
 // TestG4QueuesAreNotUserTime: a tuple whose outputs wait for room downstream does not time out.
 func TestG4QueuesAreNotUserTime(t *testing.T) {
 	inWorld(t, func(w *world) {
+		const records = 2
 		const outputs = 12 * 256 // more than the queues downstream take
 		var first, second tally
 		top := killick.New("t")
@@ -251,13 +252,13 @@ func TestG4QueuesAreNotUserTime(t *testing.T) {
 			w.pass(5 * time.Millisecond)
 			return nil
 		})).Fields("fast", nil).Tasks(2).Timeout(time.Minute)
-		w.produce("in", 0, 4)
+		w.produce("in", 0, records)
 		r := w.start(top)
 		w.finished("in")
 		r.end()
 		w.each(&first, "in", once)
-		if second.total() != 4*outputs {
-			w.Errorf("%d executions downstream, want %d", second.total(), 4*outputs)
+		if second.total() != records*outputs {
+			w.Errorf("%d executions downstream, want %d", second.total(), records*outputs)
 		}
 	}, embedded.Topic("in", 1))
 }

@@ -40,7 +40,7 @@ func inWorld(t *testing.T, f func(w *world), opts ...embedded.Option) {
 
 func newWorld(t *testing.T, b *embedded.Broker) *world {
 	log := zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)
-	return &world{t, b, worker.Config{Bootstrap: b.Addrs(), Group: "g", HTTP: "off", Logger: &log, CommitInterval: 10 * time.Millisecond,
+	return &world{t, b, worker.Config{Bootstrap: b.Addrs(), Group: "g", HTTP: "off", Logger: &log, CommitInterval: 10 * time.Millisecond, FetchMaxWait: 250 * time.Millisecond,
 		Kafka: []kgo.Opt{kgo.Dialer(b.Dialer()), kgo.MetadataMinAge(100 * time.Millisecond), kgo.DisableClientMetrics(),
 			kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond })}}}
 }
@@ -136,15 +136,21 @@ func (w *world) committed(topic string, p int32) int64 {
 	return -1
 }
 
-// until waits for a condition.
+// until waits for a condition. It looks every 10 ms at first, and the longer it takes the less often:
+// virtual time costs real processor time.
 func (w *world) until(what string, ok func() bool) {
 	w.Helper()
-	t := time.NewTicker(10 * time.Millisecond)
+	const first, coarsest = 10 * time.Millisecond, 250 * time.Millisecond
+	start := time.Now()
+	t := time.NewTimer(first)
 	defer t.Stop()
-	for end := time.Now().Add(patience); !ok(); {
-		if now := <-t.C; now.After(end) {
+	for !ok() {
+		took := time.Since(start)
+		if took > patience {
 			w.Fatalf("not within %v: %s", patience, what)
 		}
+		t.Reset(min(max(first, took/16), coarsest))
+		<-t.C
 	}
 }
 

@@ -228,7 +228,7 @@ func (w *world) finish() {
 // TestModel compares trees with sets of edges, step by step. KILLICK_MODEL_STEPS is how many
 // steps it takes; a soak run takes a million and more.
 func TestModel(t *testing.T) {
-	want := 20_000
+	want := 6_000
 	if s := os.Getenv("KILLICK_MODEL_STEPS"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 {

@@ -20,8 +20,8 @@ import (
 //	KILLICK_MODEL_STEPS=1000000 go test ./offsets -run TestLedgerModel -timeout 30m
 
 const (
-	modelSteps  = 20_000 // without KILLICK_MODEL_STEPS
-	modelRounds = 6      // Repeat calls per story: longer lives than rapid's 30 steps
+	modelSteps  = 8_000 // without KILLICK_MODEL_STEPS
+	modelRounds = 6     // Repeat calls per story: longer lives than rapid's 30 steps
 )
 
 func stepsWanted(t *testing.T) int {

@@ -13,6 +13,7 @@ import (
 	"github.com/killick-io/killick/bolt"
 	"github.com/killick-io/killick/spout"
 	"github.com/killick-io/killick/testenv/embedded"
+	"github.com/killick-io/killick/worker"
 )
 
 // windowed is counting with a pending limit and a quick retry.
@@ -124,7 +125,7 @@ func TestSlowPartitionBesideAFastOne(t *testing.T) {
 // With the window full and nothing ending, commits still go out (they refresh and carry the map),
 // fetching stops at the high water and memory stays bounded; when records end again all goes on.
 func TestHighWaterPausesAndResumes(t *testing.T) {
-	for name, tt := range map[string]struct{ n, size int }{"many small": {120_000, 100}, "few large": {60, 900_000}} {
+	for name, tt := range map[string]struct{ n, size, water int }{"many small": {30_000, 100, 2 << 20}, "few large": {40, 900_000, 8 << 20}} {
 		t.Run(name, func(t *testing.T) {
 			tell(t, func(s *story) {
 				var rs []*kgo.Record
@@ -139,7 +140,7 @@ func TestHighWaterPausesAndResumes(t *testing.T) {
 				block := make(chan struct{})
 				var c tally
 				top := killick.New("t")
-				top.Spout("in", spout.Kafka("in")).Pending(20, 8<<20)
+				top.Spout("in", spout.Kafka("in")).Pending(20, int64(tt.water))
 				top.Bolt("count", bolt.Func(func(ctx context.Context, in *killick.Tuple, _ killick.Emitter) error {
 					select {
 					case <-block:
@@ -149,12 +150,12 @@ func TestHighWaterPausesAndResumes(t *testing.T) {
 					c.add("")
 					return nil
 				})).Shuffle("in").Timeout(time.Hour)
-				r := s.start(top)
+				r := s.start(top, func(c *worker.Config) { c.FetchMaxBytes = int32(tt.water) })
 				s.until("fetching is paused", func() bool { return r.metric("killick_paused_partitions") == 1 })
 				s.pass(10 * time.Second)
 				// The high water, a fetch in flight, and what the client had buffered.
 				waiting := r.metric("killick_ledger_pending")
-				if bytes := waiting * float64(tt.size+176); bytes > 8<<20+3*(8<<20) || int(waiting) >= tt.n {
+				if bytes := waiting * float64(tt.size+176); bytes > float64(tt.water+3*tt.water) || int(waiting) >= tt.n {
 					t.Errorf("%v records of %d bytes wait: %.0f MiB", waiting, tt.size, bytes/(1<<20))
 				}
 				close(block)

@@ -104,7 +104,7 @@ func TestReadinessTruthTable(t *testing.T) {
 					}
 					return nil
 				})).Shuffle("in").Timeout(time.Hour)
-				r := s.start(top)
+				r := s.start(top, func(c *worker.Config) { c.FetchMaxWait = 2 * time.Second })
 				s.drained("in")
 				s.drained("other")
 				if got := r.redLines(); got != "" {
@@ -123,13 +123,15 @@ func TestReadinessTruthTable(t *testing.T) {
 // A worker that commits seldom, or cannot reach a broker, is alive all the same.
 func TestAlive(t *testing.T) {
 	tell(t, func(s *story) {
-		r := s.start(counting(new(tally), spout.Kafka("in"), nil), func(c *worker.Config) { c.CommitInterval = time.Hour })
+		r := s.start(counting(new(tally), spout.Kafka("in"), nil), func(c *worker.Config) {
+			c.CommitInterval, c.FetchMaxWait, c.Heartbeat = time.Hour, 5*time.Second, 3*time.Second
+		})
 		s.drained("in")
 		for _, down := range []bool{false, true} {
 			if down {
 				s.b.Down()
 			}
-			for range 10 {
+			for range 4 {
 				s.pass(time.Minute)
 				if !r.Alive() {
 					t.Fatalf("it counts as hung; broker away: %v", down)

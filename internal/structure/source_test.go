@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -240,12 +241,13 @@ func TestFilesAreShort(t *testing.T) {
 // TestNothingUnfinished looks for the words that mark what is left to do: it is done, or it is a
 // limit that the documentation names.
 func TestNothingUnfinished(t *testing.T) {
-	marks := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X|HA` + `CK)\b`)
+	words := []string{"TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"}
+	marks := regexp.MustCompile(`\b(` + strings.Join(words, "|") + `)\b`)
 	if !marks.MatchString("// TO" + "DO(me): later") {
 		t.Fatal("the pattern finds nothing")
 	}
 	files(t, func(path string, text []byte) {
-		if inTestdata(path) || path == "LICENSE" {
+		if inTestdata(path) || path == "LICENSE" || !slices.ContainsFunc(words, func(w string) bool { return bytes.Contains(text, []byte(w)) }) {
 			return
 		}
 		for i, line := range strings.Split(string(text), "\n") {

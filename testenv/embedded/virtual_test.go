@@ -25,7 +25,8 @@ func TestVirtualTime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		start := time.Now()
-		one, id, gen := member(t, b, "g", "in")
+		slow := kgo.FetchMaxWait(5 * time.Second) // an idle poll costs real time
+		one, id, gen := member(t, b, "g", "in", slow)
 		for p := range int32(4) {
 			if err := b.Produce(ctx, &kgo.Record{Topic: "in", Partition: p, Value: []byte("v")}); err != nil {
 				t.Fatal(err)
@@ -55,7 +56,7 @@ func TestVirtualTime(t *testing.T) {
 		}
 		f.Remove()
 
-		two, _, _ := member(t, b, "g", "in")
+		two, _, _ := member(t, b, "g", "in", slow)
 		if _, err := b.Cluster().WaitGroupStable(ctx, "g", 2); err != nil {
 			t.Fatal(err)
 		}
