@@ -16,6 +16,7 @@ import (
 //	window      uvarint   Next - Base
 //	deaths      uvarint   if flagged
 //	suspect     uvarint   Suspect - Base, if flagged
+//	strikes     uvarint   if flagged, and only beside a suspect
 //	until       uvarint   Until - Base, if flagged
 //	payload               the rest; by kind, and deflated (RFC 1951) if flagged
 //
@@ -41,7 +42,8 @@ const (
 	flagDeaths    = 1 << 2
 	flagSuspect   = 1 << 3
 	flagUntil     = 1 << 4
-	flagsKnown    = 1<<5 - 1
+	flagStrikes   = 1 << 5
+	flagsKnown    = 1<<6 - 1
 
 	fixedLen = 8 // magic, version and kind, flags, checksum
 	crcAt    = 4

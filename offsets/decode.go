@@ -89,6 +89,12 @@ func parse(raw []byte, base int64) (Map, error) {
 	if flags&flagSuspect != 0 {
 		m.Held.Suspect = m.Base + int64(r.uvarint("suspect", above))
 	}
+	if flags&flagStrikes != 0 {
+		if m.Held.Suspect == None && r.err == nil {
+			return Map{}, fmt.Errorf("%w: strikes without a suspect", ErrCorrupt)
+		}
+		m.Held.Strikes = int(r.uvarint("strikes", math.MaxInt32))
+	}
 	if flags&flagUntil != 0 {
 		m.Held.Until = m.Base + int64(r.uvarint("until", above))
 	}

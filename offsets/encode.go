@@ -57,6 +57,7 @@ func appendHeader(b []byte, m Map, kind byte, deflated bool) []byte {
 		{m.Held.TakenOver, flagTakenOver},
 		{m.Held.Deaths > 0, flagDeaths},
 		{m.Held.Suspect != None, flagSuspect},
+		{m.Held.Strikes > 0, flagStrikes},
 		{m.Held.Until > m.Base, flagUntil},
 	} {
 		if f.on {
@@ -71,6 +72,9 @@ func appendHeader(b []byte, m Map, kind byte, deflated bool) []byte {
 	}
 	if flags&flagSuspect != 0 {
 		b = binary.AppendUvarint(b, uint64(m.Held.Suspect-m.Base))
+	}
+	if flags&flagStrikes != 0 {
+		b = binary.AppendUvarint(b, uint64(m.Held.Strikes))
 	}
 	if flags&flagUntil != 0 {
 		b = binary.AppendUvarint(b, uint64(m.Held.Until-m.Base))

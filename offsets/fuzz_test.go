@@ -61,6 +61,7 @@ func adversarial(rt *rapid.T) Map {
 			TakenOver: rapid.Bool().Draw(rt, "taken over"),
 			Deaths:    rapid.SampledFrom([]int{-1, 0, 3, math.MaxInt32, math.MaxInt}).Draw(rt, "deaths"),
 			Suspect:   rapid.SampledFrom([]int64{None, 0, 1 << 62, math.MaxInt64, math.MinInt64}).Draw(rt, "suspect"),
+			Strikes:   rapid.SampledFrom([]int{-1, 0, 1, math.MaxInt}).Draw(rt, "strikes"),
 			Until:     rapid.SampledFrom([]int64{None, 0, 1 << 62, math.MaxInt64, math.MinInt64}).Draw(rt, "until"),
 		},
 	}

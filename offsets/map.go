@@ -6,9 +6,6 @@ import (
 	"slices"
 )
 
-// None is a State.Suspect that names no offset.
-const None int64 = -1
-
 // Map is what a commit remembers beside the offset: which offsets from Base on had not ended. All others in
 // [Base, Next) had ended or hold no record.
 type Map struct {
@@ -23,25 +20,6 @@ type Map struct {
 
 	// Held is what the partition's owner remembers about itself.
 	Held State
-}
-
-// State is what a new owner has to know about the end of the one before it, so that a record that kills
-// the process is found (a fatal error or os.Exit cannot be caught).
-type State struct {
-	// TakenOver is set by the first commit of an owner and cleared by its clean release. An owner that finds
-	// it set knows that the one before it died.
-	TakenOver bool
-
-	// Deaths counts owners that died since the floor moved.
-	Deaths int
-
-	// Suspect is the offset that ran alone when its owner died, or None. An offset below the map's Base
-	// has ended and so reads as None. The zero State suspects offset 0: fill the field.
-	Suspect int64
-
-	// Until is the floor at which the hunt ends: what was open at the first death has been passed. At or below
-	// the map's Base (the zero value always is) there is no hunt.
-	Until int64
 }
 
 // Done says whether the map knows that offset had ended (or holds no record). The map speaks of [Base, Next)
@@ -91,8 +69,12 @@ func (m Map) sane() Map {
 	m.Open = m.Open[lo:hi]
 
 	m.Held.Deaths = min(max(m.Held.Deaths, 0), math.MaxInt32)
+	m.Held.Strikes = min(max(m.Held.Strikes, 0), math.MaxInt32)
 	if m.Held.Suspect < m.Base {
 		m.Held.Suspect = None
+	}
+	if m.Held.Suspect == None {
+		m.Held.Strikes = 0
 	}
 	if m.Held.Until <= m.Base {
 		m.Held.Until = 0

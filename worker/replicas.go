@@ -16,6 +16,7 @@ type trees struct{ w *Worker }
 
 func (t trees) Release(e *ack.Epoch)  { t.w.engine.Release(e) }
 func (t trees) Flush()                { t.w.engine.Flush() }
+func (t trees) Busy() bool            { return t.w.engine.Busy() }
 func (t trees) Left(e *ack.Epoch) int { return t.w.engine.Left(e) }
 
 // single reports whether only one replica at a time may work on the topology: its tuples are spread

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -269,7 +270,7 @@ func (b *syncBuffer) String() string {
 func spawn(t *testing.T, b *embedded.Broker, topology string, args ...string) *child {
 	t.Helper()
 	c := &child{Cmd: exec.Command(os.Args[0], args...), out: new(syncBuffer), lines: make(chan string, 1000)}
-	c.Env = append(os.Environ(), childVar+"="+topology, "KILLICK_KAFKA__BOOTSTRAP_SERVERS="+strings.Join(b.Addrs(), ","),
+	c.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "KILLICK_FULL=") }), childVar+"="+topology, "KILLICK_KAFKA__BOOTSTRAP_SERVERS="+strings.Join(b.Addrs(), ","),
 		"KILLICK_LOG__FORMAT=json", "KILLICK_GROUP=g")
 	c.Stderr = c.out
 	r, w, err := os.Pipe()
@@ -341,6 +342,10 @@ func childMain(topology string) int {
 	switch topology {
 	case "moves":
 		return movesMain(say)
+	case "killer":
+		return killerMain(say)
+	case "blocked", "obedient":
+		return stuckMain(say, topology == "obedient")
 	case "bounded":
 		src.Until = spout.Latest()
 	case "stuck":

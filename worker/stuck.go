@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/internal/engine"
 )
 
@@ -30,10 +31,22 @@ func (w *Worker) watch(ctx, run context.Context) {
 		case <-tick.C:
 		}
 		if s, ok := o.check(w.engine.Stuck()); ok {
-			w.fatal(fmt.Errorf("%w: %s; the log has its stack, and its record runs again after the next start", ErrStuck, stuckText(s)))
+			w.culprit.Store(&s)
+			w.engine.Rush()
+			w.fatal(fmt.Errorf("%w: %s; the log has its stack. Its record runs once more after the next start, alone, and becomes a dead letter if that ends so, too",
+				ErrStuck, stuckText(s)))
 			return
 		}
 	}
+}
+
+// patience is how long a root may be open without being worked on, before careful mode goes on beside it.
+func patience(s *killick.Spec) time.Duration {
+	d := time.Second
+	for i := range s.Bolts {
+		d = max(d, s.Bolts[i].Timeout)
+	}
+	return min(d, time.Minute)
 }
 
 // overdue finds tasks that are stuck for good. It does not go by the clock alone: a process that was

@@ -47,8 +47,10 @@ type Worker struct {
 	state  atomic.Int32 // a state
 	built  atomic.Bool  // everything above is set
 	cancel atomic.Pointer[context.CancelFunc]
-	cause  atomic.Pointer[error] // what the run ended of, if it was not asked to
-	http   atomic.Pointer[server]
+	// culprit is the task that was stuck for good.
+	culprit atomic.Pointer[engine.Stuck]
+	cause   atomic.Pointer[error] // what the run ended of, if it was not asked to
+	http    atomic.Pointer[server]
 }
 
 // state is where a worker is in its life.
@@ -319,7 +321,7 @@ func (w *Worker) build(ctx context.Context) error {
 		if !ok {
 			return fmt.Errorf("worker: spout %q: a source with topics must be a spout.KafkaSource, not %T", s.Name, s.Source)
 		}
-		f := partition.NewFeed(s.Name, s.Pending, s.PendingBytes, partition.Hooks{Resume: w.resume, Dead: w.letters.Put})
+		f := partition.NewFeed(s.Name, s.Pending, s.PendingBytes, partition.Hooks{Resume: w.resume, Commit: w.hasten, Dead: w.letters.Put})
 		f.Keep(core.Order(s.Order))
 		w.sources = append(w.sources, &group.Source{Spec: s, Kafka: k, Feed: f})
 		ecfg.Feeds[s.Name], intakes[s.Name] = f, f
@@ -330,7 +332,7 @@ func (w *Worker) build(ctx context.Context) error {
 		w.active(false) // until the group says so
 		w.reader, err = group.New(group.Config{Cluster: w.cfg.clusterFor(w.cluster, false), Group: w.cfg.Group, Topology: w.spec.Name,
 			Consumer: w.cfg.consumer(), Sources: w.sources, CommitInterval: w.cfg.CommitInterval, Log: w.log,
-			Fatal: w.fatal, NewTopic: w.ensureDLQ, Drain: w.cfg.Drain, Trees: trees{w}, Shape: shape(w.spec), Single: single(w.spec), Active: w.active})
+			Fatal: w.fatal, NewTopic: w.ensureDLQ, Drain: w.cfg.Drain, Patience: patience(w.spec), Trees: trees{w}, Shape: shape(w.spec), Single: single(w.spec), Active: w.active})
 		if err != nil {
 			return err
 		}
@@ -340,6 +342,7 @@ func (w *Worker) build(ctx context.Context) error {
 }
 
 func (w *Worker) resume(p *partition.Partition) { w.reader.Resume(p) }
+func (w *Worker) hasten(*partition.Partition)   { w.reader.Hasten() }
 
 // fatal ends the run. The first reason counts.
 func (w *Worker) fatal(err error) {
@@ -450,6 +453,10 @@ func (w *Worker) dlqPartitions(ctx context.Context, source string, again bool) (
 func (w *Worker) finalCommit(ctx context.Context) error {
 	if w.reader == nil || !w.reader.Joined() {
 		return nil
+	}
+	w.reader.Leaving()
+	if s := w.culprit.Load(); s != nil && s.Origin.Topic != "" {
+		w.reader.Accuse(s.Origin.Topic, s.Origin.Partition, s.Origin.Offset)
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitTime)
 	defer cancel()

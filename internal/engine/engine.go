@@ -101,6 +101,7 @@ type Engine struct {
 	hardStop context.CancelCauseFunc
 
 	ending   atomic.Bool // intake has ended: idle tasks flush
+	rush     atomic.Bool // a stop does not take long; see Rush
 	draining atomic.Bool // a stop is wanted: waiting retries run at once, once
 	parked   parked
 	seq      atomic.Uint64 // ids of held tuples, for the lock order of joint emits
@@ -208,7 +209,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	)
 	stop := func() {
 		if limit == nil {
-			limit = time.After(e.cfg.Drain)
+			limit = time.After(e.hurried(e.cfg.Drain))
 			if !rules.DrainBeforeLastCommit {
 				limit = time.After(0)
 			}
@@ -333,7 +334,7 @@ func (e *Engine) finish() {
 		e.flights.Wait()
 		close(done)
 	}()
-	grace := time.NewTimer(e.cfg.Grace)
+	grace := time.NewTimer(e.hurried(e.cfg.Grace))
 	defer grace.Stop()
 	select {
 	case <-done:

@@ -25,6 +25,19 @@ func (e *Engine) Flush() {
 	}
 }
 
+// Busy reports whether user code has a tuple now.
+func (e *Engine) Busy() bool {
+	w := e.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for r := range w.runners {
+		if r.cur.Load() != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Left returns how many trees of ep are open for good: nothing here will end them.
 func (e *Engine) Left(ep *ack.Epoch) int { return e.parked.in(ep) }
 

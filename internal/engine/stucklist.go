@@ -38,3 +38,18 @@ func (e *Engine) Stuck() []Stuck {
 	}
 	return out
 }
+
+// rushTime is what drain and grace are cut down to by Rush.
+const rushTime = 2 * time.Second
+
+// Rush says that a stop, which is about to be asked for, is not to wait long: a task is stuck, and all
+// that is queued behind it would be waited for in vain.
+func (e *Engine) Rush() { e.rush.Store(true) }
+
+// hurried is d, less under Rush.
+func (e *Engine) hurried(d time.Duration) time.Duration {
+	if e.rush.Load() {
+		return min(d, rushTime)
+	}
+	return d
+}

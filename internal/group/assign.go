@@ -82,6 +82,7 @@ type opening struct {
 	src    *Source
 	base   int64
 	m      offsets.Map
+	end    int64     // of the log
 	had    committed // what is committed; offset -1: nothing
 	hold   bool
 	refuse string // it does not open, and why
@@ -178,16 +179,25 @@ func (r *Reader) openOne(o *opening) {
 		r.await(o.key, new(late), why)
 		return
 	}
+	o.m.Held = o.m.TakeOver(o.end, r.commits.own(o.key, o.had))
+	if s := o.m.Held; s.Deaths > 0 || s.Accused() {
+		r.log.Warn().Str("topic", o.key.Topic).Int32("partition", o.key.ID).Int64("floor", o.base).Int("deaths", s.Deaths).Int64("until", s.Until).
+			Int64("suspect", s.Suspect).Int("strikes", s.Strikes).Msg("the owner before has died, or was cut off, with open records")
+	}
 	p := o.src.Feed.Open(o.key.Topic, o.key.ID, o.base, o.m, o.hold)
 	r.open[o.key] = &owned{p, o.src}
 	if o.had.offset >= 0 && o.had.offset == o.base {
 		r.commits.known(p, o.had)
+		if m, ok := p.Position(); ok && r.commits.settled(p) {
+			p.Stored(m) // its mark is there already, from before this process lost it for a while
+		}
 	}
+	r.hunt.opened(p)
 }
 
 // decide says where a partition starts.
 func (r *Reader) decide(ctx context.Context, k partition.Key, b kafka.Bounds) (*opening, error) {
-	o := &opening{key: k, src: r.source(k.Topic), had: committed{offset: -1}}
+	o := &opening{key: k, src: r.source(k.Topic), had: committed{offset: -1}, end: b.End}
 	if o.src == nil {
 		o.refuse = "no spout of the topology reads the topic"
 		return o, nil

@@ -47,9 +47,11 @@ type commits struct {
 	state   sync.Mutex
 	acked   map[*partition.Partition]acked
 	blocked map[*partition.Partition]string // why a position is refused, again and again
-	count   CommitStats
-	said    time.Time // the last refusal that was logged
-	unsaid  int       // those since then that were not
+	// mine is what this process has stored last for a partition, and sent last: an answer may be lost.
+	mine   map[partition.Key][2]committed
+	count  CommitStats
+	said   time.Time // the last refusal that was logged
+	unsaid int       // those since then that were not
 }
 
 // acked is what the broker has stored for a partition.
@@ -79,6 +81,15 @@ func (c *commits) known(p *partition.Partition, had committed) {
 	c.state.Lock()
 	defer c.state.Unlock()
 	c.acked[p] = acked{had.offset, had.metadata, time.Now()}
+}
+
+// own reports whether had is what this process itself has committed: the membership was lost meanwhile,
+// but nobody has died.
+func (c *commits) own(k partition.Key, had committed) bool {
+	c.state.Lock()
+	defer c.state.Unlock()
+	m, ok := c.mine[k]
+	return ok && had.metadata != "" && (had == m[0] || had == m[1])
 }
 
 func (c *commits) forget(p *partition.Partition) {
@@ -148,6 +159,7 @@ func (r *Reader) Commit(ctx context.Context) (left int, err error) { return r.co
 // item is one position of a commit in progress.
 type item struct {
 	p   *partition.Partition
+	m   offsets.Map // what pos says
 	pos kafka.Position
 }
 
@@ -174,6 +186,12 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 	for i := range items {
 		ps[i] = items[i].pos
 	}
+	c.state.Lock()
+	for i := range items {
+		k := partition.Key{Topic: ps[i].Topic, ID: ps[i].Partition}
+		c.mine[k] = [2]committed{c.mine[k][0], {ps[i].Offset, ps[i].Metadata}}
+	}
+	c.state.Unlock()
 	start := time.Now()
 	results, err := kafka.Commit(ctx, c.r.cl, c.r.cfg.Group, *lease, ps)
 	took := time.Since(start)
@@ -246,6 +264,7 @@ func (c *commits) refusal(it *item, err error, lease *kafka.Lease) {
 			c.blocked[it.p] = fmt.Sprintf("its offset %d cannot be committed: %v", it.pos.Offset, err)
 		}
 		c.state.Unlock()
+		it.p.Unmarked()
 	}
 }
 
@@ -274,7 +293,7 @@ func (c *commits) collect() (items []item, doubtful int) {
 				doubtful++
 				continue
 			}
-			items = append(items, item{p, kafka.Position{Topic: p.Topic, TopicID: id, Partition: p.ID,
+			items = append(items, item{p, pos, kafka.Position{Topic: p.Topic, TopicID: id, Partition: p.ID,
 				Offset: pos.Base, LeaderEpoch: -1, Metadata: text}})
 		}
 	}
@@ -286,10 +305,11 @@ func (c *commits) stored(it *item) {
 	if !it.p.Closed() {
 		c.acked[it.p] = acked{it.pos.Offset, it.pos.Metadata, time.Now()}
 		delete(c.blocked, it.p)
+		c.mine[partition.Key{Topic: it.pos.Topic, ID: it.pos.Partition}] = [2]committed{{it.pos.Offset, it.pos.Metadata}}
 	}
 	c.count.OK++
 	c.state.Unlock()
-	it.p.Let()
+	it.p.Stored(it.m)
 }
 
 func (c *commits) add(n *int64, by int) {

@@ -125,7 +125,7 @@ func (r *Reader) where(ctx context.Context, k partition.Key, l *late, b kafka.Bo
 	if l.p == nil {
 		return r.decide(ctx, k, b)
 	}
-	o := &opening{key: k, src: r.source(k.Topic), base: l.p.Status().Next}
+	o := &opening{key: k, src: r.source(k.Topic), base: l.p.Status().Next, end: b.End}
 	return o, r.gone(ctx, o, "is next", b)
 }
 

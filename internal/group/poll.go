@@ -21,6 +21,7 @@ func (r *Reader) Run(ctx context.Context) {
 	wg.Go(func() { r.commits.loop(ctx) })
 	wg.Go(func() { r.tails(ctx) })
 	wg.Go(func() { r.rel.loop(ctx) })
+	wg.Go(func() { r.hunt.loop(ctx) })
 	r.loop(ctx)
 	wg.Wait()
 }

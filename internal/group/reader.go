@@ -48,6 +48,9 @@ type Config struct {
 
 	// Drain is how long the trees of a partition that is released may take. Default: 30s.
 	Drain time.Duration
+	// Patience is how long careful mode waits for a root that is open while no user code is at work,
+	// such as one that waits for its next try. Default: 30s.
+	Patience time.Duration
 	// Trees ends the trees of the partitions.
 	Trees Trees
 	// Shape is the hash of what all members at work must have in common; see balance.Facts.
@@ -90,6 +93,7 @@ type Reader struct {
 
 	commits commits
 	rel     releases
+	hunt    hunt
 	proto   *protocol
 
 	// first is what was known of the topics before this worker joined; see newborn. Written by
@@ -247,6 +251,9 @@ func New(cfg Config) (*Reader, error) {
 	if cfg.Drain == 0 {
 		cfg.Drain = 30 * time.Second
 	}
+	if cfg.Patience == 0 {
+		cfg.Patience = 30 * time.Second
+	}
 	if cfg.Fatal == nil {
 		cfg.Fatal = func(error) {}
 	}
@@ -261,6 +268,11 @@ func New(cfg Config) (*Reader, error) {
 	if r.proto.facts.Shape == "" {
 		r.proto.facts.Shape = "none"
 	}
+	r.hunt = hunt{r: r, gate: partition.NewGate(), now: make(chan struct{}, 1)}
+	for _, s := range cfg.Sources {
+		s.Feed.Share(r.hunt.gate)
+	}
+	r.commits.mine = map[partition.Key][2]committed{}
 	r.commits.acked = map[*partition.Partition]acked{}
 	r.commits.blocked = map[*partition.Partition]string{}
 	r.commits.now, r.commits.turn = make(chan struct{}, 1), make(chan struct{}, 1)

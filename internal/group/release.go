@@ -17,6 +17,8 @@ type Trees interface {
 	Release(*ack.Epoch)
 	// Flush asks for what bolts have collected. Called again and again during a release.
 	Flush()
+	// Busy reports whether user code is at work on a tuple now.
+	Busy() bool
 	// Left is how many trees of the epoch will not end here any more.
 	Left(*ack.Epoch) int
 }
@@ -197,7 +199,10 @@ func (g *releases) end(ctx context.Context) {
 			late = append(late, rel)
 		}
 	}
-	if len(done) > 0 {
+	for _, rel := range append(late, done...) {
+		rel.p.Leave() // before the commit: a partition that is given away has not lost its owner
+	}
+	if len(done)+len(late) > 0 {
 		cctx, cancel := context.WithTimeout(ctx, lookTime)
 		_, _ = g.r.commits.commit(cctx) // logged
 		cancel()
@@ -293,6 +298,7 @@ type noTrees struct{}
 
 func (noTrees) Release(*ack.Epoch)  {}
 func (noTrees) Flush()              {}
+func (noTrees) Busy() bool          { return false }
 func (noTrees) Left(*ack.Epoch) int { return 0 }
 
 func (r *Reader) trees() Trees {

@@ -52,6 +52,7 @@ type Status struct {
 	Number     int32  // of this worker in the group, -1: none yet
 	Standby    string // why this member works on nothing; "": it works
 	Releases   ReleaseStats
+	Careful    CarefulStats
 	Partitions []PartitionStatus
 }
 
@@ -85,7 +86,7 @@ func (r *Reader) Status() Status {
 	if l := r.lease.Load(); l != nil {
 		s.Member, s.Generation = l.Member, l.Generation
 	}
-	s.Commits, s.Releases = r.commits.stats(), r.rel.stats()
+	s.Commits, s.Releases, s.Careful = r.commits.stats(), r.rel.stats(), r.hunt.stats()
 	for _, src := range r.cfg.Sources {
 		for _, p := range src.Feed.Partitions() {
 			ps := PartitionStatus{Status: p.Status(), Spout: src.Spec.Name, Stable: -1, Start: -1}

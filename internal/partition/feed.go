@@ -21,6 +21,8 @@ const runSize = 256
 type Hooks struct {
 	// Resume says that fetching of p should go on.
 	Resume func(p *Partition)
+	// Commit says that more of p can be started once its position is committed; nil: nobody cares.
+	Commit func(p *Partition)
 	// Dead takes a root over whose tree is dead and wants a dead letter. The owner calls
 	// Dead.Done when that is durable.
 	Dead func(Dead)
@@ -43,6 +45,7 @@ type Feed struct {
 	over map[Key]bool // ended, and stays so when the partition moves away
 	// paused: no root is started, of partitions that open later neither. Started ones go on.
 	paused bool
+	gate *Gate
 
 	core.Intake // Wake and Stop, as engine.Feed has them
 }
@@ -55,7 +58,7 @@ type Key struct {
 
 // NewFeed makes the feed of a spout with its limits per partition.
 func NewFeed(spout string, pending int, bytes int64, hooks Hooks) *Feed {
-	return &Feed{Spout: spout, pending: pending, high: bytes, hooks: hooks, Intake: core.NewIntake()}
+	return &Feed{Spout: spout, pending: pending, high: bytes, hooks: hooks, gate: NewGate(), Intake: core.NewIntake()}
 }
 
 // Keep sets the order that records are kept in. It is called before the first Open.
@@ -102,10 +105,11 @@ func (f *Feed) Over(k Key) {
 	f.Poke()
 }
 
-// Open starts an assignment of a partition at the committed offset base. held keeps its records
-// back until Let.
+// Open starts an assignment of a partition at the committed offset base. m.Held is the state of the
+// new owner; if it is taken over, records are kept back until that is committed. held keeps them back
+// until the base is.
 func (f *Feed) Open(topic string, id int32, base int64, m offsets.Map, held bool) *Partition {
-	p := &Partition{Topic: topic, ID: id, feed: f, ledger: offsets.Open(base, m), until: -1, held: held}
+	p := &Partition{Topic: topic, ID: id, feed: f, ledger: offsets.Open(base, m), until: -1, held: held, care: takeOver(base, m.Held)}
 	if f.order == core.PerKey {
 		p.lanes = core.NewLanes[place]()
 	}
@@ -153,6 +157,12 @@ func (f *Feed) resume(p *Partition) {
 	}
 }
 
+func (f *Feed) commit(p *Partition) {
+	if f.hooks.Commit != nil {
+		f.hooks.Commit(p)
+	}
+}
+
 func (f *Feed) dead(d Dead) { f.hooks.Dead(d) }
 
 // Pause stops the start of roots, or lets it go on. What was polled waits here, up to the high water;
@@ -170,8 +180,9 @@ func (f *Feed) Next(ctx context.Context, r *engine.Run) error {
 		if stopped {
 			return false, true
 		}
-		var resume []*Partition
+		var resume, commit []*Partition
 		f.mu.Lock()
+		closed := f.gate.closed.Load()
 		n, most := len(f.parts), runSize
 		if f.paused {
 			most = 0
@@ -180,9 +191,12 @@ func (f *Feed) Next(ctx context.Context, r *engine.Run) error {
 			p := f.parts[(f.turn+k)%n]
 			p.mu.Lock()
 			p.drainLocked()
-			c, from, to := p.takeLocked(most)
+			c, from, to := p.handOutLocked(most, closed)
 			if p.resumeLocked() {
 				resume = append(resume, p)
+			}
+			if p.care.watched && p.urgentLocked() {
+				commit = append(commit, p)
 			}
 			if f.ends != nil && p.finishedLocked() {
 				f.over[Key{p.Topic, p.ID}] = true
@@ -199,6 +213,12 @@ func (f *Feed) Next(ctx context.Context, r *engine.Run) error {
 		f.mu.Unlock()
 		for _, p := range resume {
 			f.resume(p)
+		}
+		for _, p := range commit {
+			f.commit(p)
+		}
+		if closed && !found {
+			f.gate.poke()
 		}
 		return found, end && !found
 	})

@@ -34,7 +34,7 @@ func (p *Partition) takeInOrderLocked(max int) (c *chunk, from, to int) {
 		c = p.queue[0]
 		from, to = p.cursor, p.cursor
 		for ; to < c.c.Len() && to-from < max; to++ {
-			if !c.fresh && c.c.Ended(to) { // the completion map knew it
+			if !c.fresh && (c.c.Ended(to) || c.c.Offset(to) == p.care.early) { // the completion map knew it
 				if from == to {
 					from++
 					continue
@@ -43,6 +43,9 @@ func (p *Partition) takeInOrderLocked(max int) (c *chunk, from, to int) {
 			}
 			if p.lanes.Waiting() >= p.feed.pending {
 				break // too many wait: nobody looks further ahead
+			}
+			if p.care.watched && p.care.reach(c, to, to+1) == to {
+				break
 			}
 			if !p.lanes.Enter(c.lanes[to], place{c, to}) {
 				if from == to {

@@ -40,6 +40,7 @@ type Partition struct {
 	held bool
 	// releasing: no root is handed out any more, and no batch taken in. Never unset.
 	releasing bool
+	care      care
 	offs      []int64 // scratch
 	// lanes keep records in order per key; nil: no such order. What is under way in them is
 	// started; what waits there is behind the cursor and not started, at most feed.pending.
@@ -162,7 +163,7 @@ func (p *Partition) takeLocked(max int) (c *chunk, from, to int) {
 	if p.feed.order == core.PerPartition && rules.OrderOverRetries {
 		max = min(max, 1-p.started)
 	}
-	if p.closed || p.held || p.releasing || max <= 0 {
+	if p.closed || p.held || p.care.taking || p.releasing || max <= 0 {
 		return nil, 0, 0
 	}
 	if p.lanes != nil {
@@ -173,11 +174,17 @@ func (p *Partition) takeLocked(max int) (c *chunk, from, to int) {
 		from = p.cursor
 		to = min(from+max, c.c.Len())
 		if !c.fresh {
-			for from < c.c.Len() && c.c.Ended(from) { // the completion map knew it
+			for from < c.c.Len() && (c.c.Ended(from) || c.c.Offset(from) == p.care.early) { // the completion map knew it
 				from++
 			}
-			for to = from; to < c.c.Len() && to-from < max && !c.c.Ended(to); {
+			for to = from; to < c.c.Len() && to-from < max && !c.c.Ended(to) && c.c.Offset(to) != p.care.early; {
 				to++
+			}
+		}
+		if p.care.watched && from < to {
+			if to = p.care.reach(c, from, to); from == to {
+				p.cursor = from
+				break
 			}
 		}
 		p.passLocked(to)
@@ -214,9 +221,11 @@ func (p *Partition) drainLocked() {
 			p.endedLocked(e.c, 1)
 		}
 	}
-	if f := p.ledger.Floor(); f != p.head || p.since.IsZero() {
+	f := p.ledger.Floor()
+	if f != p.head || p.since.IsZero() {
 		p.head, p.since = f, time.Now()
 	}
+	p.care.passed(f)
 }
 
 func (p *Partition) endedLocked(c *chunk, n int) {
@@ -284,16 +293,8 @@ func (p *Partition) Epoch() *ack.Epoch { return &p.epoch }
 // Closed reports whether the assignment is over.
 func (p *Partition) Closed() bool { return p.epoch.Closed() }
 
-// Let lets the records through that were held back for the first commit.
-func (p *Partition) Let() {
-	p.mu.Lock()
-	p.held = false
-	p.mu.Unlock()
-	p.feed.Poke()
-}
-
-// Position returns what may be committed now: the floor (the map's Base) and the completion map,
-// taken at one moment; false: closed.
+// Position returns what may be committed now: the floor (the map's Base), the completion map and
+// what the next owner has to know of this one, taken at one moment; false: closed.
 func (p *Partition) Position() (offsets.Map, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,7 +302,9 @@ func (p *Partition) Position() (offsets.Map, bool) {
 		return offsets.Map{}, false
 	}
 	p.drainLocked()
-	return p.ledger.Snapshot(), true
+	m := p.ledger.Snapshot()
+	m.Held = p.heldLocked()
+	return m, true
 }
 
 // Status is a snapshot of a partition for people.
@@ -318,6 +321,8 @@ type Status struct {
 	Held      bool
 	Finished  bool
 	Releasing bool      // it is about to be given to another owner
+	Deaths    int       // of owners in a row, of what may be open again
+	Careful   bool      // its records run one by one
 	Until     int64     // where a bounded run ends; -1: it does not
 	Moved     time.Time // when the last batch came
 	// HeadAge is how long the same open record has held the floor, to the resolution of the
@@ -331,7 +336,8 @@ func (p *Partition) Status() Status {
 	defer p.mu.Unlock()
 	p.drainLocked()
 	s := Status{Topic: p.Topic, Partition: p.ID, Next: p.ledger.Next(), Floor: p.ledger.Floor(), Oldest: -1, Started: p.started,
-		Waiting: p.ledger.Pending() - p.started, Bytes: p.bytes, Paused: p.paused, Held: p.held, Finished: p.finishedLocked(), Releasing: p.releasing, Until: p.until, Moved: p.moved}
+		Waiting: p.ledger.Pending() - p.started, Bytes: p.bytes, Paused: p.paused, Held: p.held || p.care.taking, Finished: p.finishedLocked(), Releasing: p.releasing,
+		Until: p.until, Moved: p.moved, Deaths: p.care.state.Deaths, Careful: p.care.state.Careful()}
 	if o, ok := p.ledger.Oldest(); ok {
 		s.Oldest = o
 		s.HeadAge = time.Since(p.since)

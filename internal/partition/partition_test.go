@@ -223,7 +223,7 @@ func TestHeld(t *testing.T) {
 	p := f.Open("in", 0, 0, offsets.Map{}, true)
 	deliver(t, p, records(0, 10, 10))
 	nothing(t, f)
-	p.Let()
+	p.Stored(offsets.Map{})
 	if r := nextRun(t, f); r.To != 10 {
 		t.Errorf("run %+v", r)
 	}

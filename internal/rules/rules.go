@@ -98,3 +98,18 @@ const (
 	// time; the others would each have those tasks again.
 	OneWhereTasksAreShared = true
 )
+
+// Death.
+const (
+	// DeathsAreCounted: an owner that finds the mark of one that died counts it, and goes careful when
+	// that happens again and again.
+	DeathsAreCounted = true
+	// TakeOverFirst: the mark that a partition is taken over is committed before its first record runs;
+	// a death before it would not be seen.
+	TakeOverFirst = true
+	// SuspectFirst: in careful mode a record is committed as the suspect before it runs.
+	SuspectFirst = true
+	// SuspectsRunAlone: in careful mode the whole process runs one root at a time, or it would accuse
+	// one that has done nothing.
+	SuspectsRunAlone = true
+)

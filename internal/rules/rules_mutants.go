@@ -40,6 +40,10 @@ var (
 	CommitsUnderLease       = holds("CommitsUnderLease")
 	LossCloses              = holds("LossCloses")
 	OneWhereTasksAreShared  = holds("OneWhereTasksAreShared")
+	DeathsAreCounted        = holds("DeathsAreCounted")
+	TakeOverFirst           = holds("TakeOverFirst")
+	SuspectFirst            = holds("SuspectFirst")
+	SuspectsRunAlone        = holds("SuspectsRunAlone")
 )
 
 // names are all that KILLICK_MUTANT may say.
@@ -75,6 +79,10 @@ var names = []string{
 	"CommitsUnderLease",
 	"LossCloses",
 	"OneWhereTasksAreShared",
+	"DeathsAreCounted",
+	"TakeOverFirst",
+	"SuspectFirst",
+	"SuspectsRunAlone",
 }
 
 // holds reports whether a rule is in force.

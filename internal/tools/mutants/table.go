@@ -47,4 +47,9 @@ var table = []mutant{
 	{"CommitsUnderLease", "G7", ".", "TestG7NoCommitAfterLoss", false},
 	{"LossCloses", "G7", ".", "TestG7NoCommitAfterLoss", false},
 	{"OneWhereTasksAreShared", "G9", ".", "TestG9KeysMeetOneTask", false},
+
+	{"DeathsAreCounted", "G4", ".", "TestG4RecordThatKills", true},
+	{"TakeOverFirst", "G4", ".", "TestG4RecordThatKills", false},
+	{"SuspectFirst", "G4", ".", "TestG4RecordThatKills", false},
+	{"SuspectsRunAlone", "G4", ".", "TestG4RecordThatKills", false},
 }
