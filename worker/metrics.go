@@ -46,6 +46,9 @@ var metrics = []struct {
 	{"killick_consumer_lag", "Offsets up to the last stable one that are not committed.", []string{"topic", "partition"}},
 	{"killick_paused_partitions", "Partitions whose fetching is paused by the high water.", nil},
 	{"killick_paused_spouts", "1 for a spout that somebody has paused, else 0.", []string{"spout"}},
+	{"killick_careful", "1 while the process runs one record at a time, to find the one that kills it.", nil},
+	{"killick_careful_records_total", "Records that ran alone. result: run, convicted (set aside unexecuted).", []string{"result"}},
+	{"killick_partition_deaths", "Owners in a row that died while records of the partition were open which may be open again.", []string{"topic", "partition"}},
 	{"killick_stopped_partitions", "Partitions that have stopped and need a person.", nil},
 	{"killick_lost_offsets_total", "Offsets that left the log before they were read.", nil},
 	{"killick_commits_total", "Committed positions. result: ok, refused, failed.", []string{"result"}},
@@ -148,6 +151,7 @@ func (c *collector) kafka(count func(string, int64, ...string), gauge func(strin
 		if p.Paused {
 			paused++
 		}
+		gauge("killick_partition_deaths", float64(p.Deaths), p.Topic, id)
 		gauge("killick_ledger_pending", float64(p.Started+p.Waiting), p.Topic, id)
 		gauge("killick_ledger_gap_offsets", float64(p.Next-p.Floor), p.Topic, id)
 		gauge("killick_ledger_head_age_seconds", p.HeadAge.Seconds(), p.Topic, id)
@@ -158,6 +162,13 @@ func (c *collector) kafka(count func(string, int64, ...string), gauge func(strin
 			gauge("killick_consumer_lag", float64(lag), p.Topic, id)
 		}
 	}
+	careful := 0.0
+	if !s.Careful.Since.IsZero() {
+		careful = 1
+	}
+	gauge("killick_careful", careful)
+	count("killick_careful_records_total", s.Careful.Alone, "run")
+	count("killick_careful_records_total", s.Careful.Convicted, "convicted")
 	gauge("killick_paused_partitions", float64(paused))
 	gauge("killick_stopped_partitions", float64(stopped))
 	count("killick_lost_offsets_total", s.Stats.LostOffsets)

@@ -45,7 +45,7 @@ type Feed struct {
 	over map[Key]bool // ended, and stays so when the partition moves away
 	// paused: no root is started, of partitions that open later neither. Started ones go on.
 	paused bool
-	gate *Gate
+	gate   *Gate
 
 	core.Intake // Wake and Stop, as engine.Feed has them
 }
