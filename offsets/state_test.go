@@ -11,7 +11,9 @@ import (
 // What a new owner makes of what it finds.
 func TestTakeOver(t *testing.T) {
 	const end = 1000
-	at := func(base int64, s State) Map { return Map{Base: base, Next: base + 50, Open: []int64{base, base + 10, base + 20}, Held: s} }
+	at := func(base int64, s State) Map {
+		return Map{Base: base, Next: base + 50, Open: []int64{base, base + 10, base + 20}, Held: s}
+	}
 	for name, tt := range map[string]struct {
 		m    Map
 		own  bool

@@ -180,7 +180,7 @@ func TestStuckTaskOfAProcess(t *testing.T) {
 		ready = ready || !strings.Contains(body, "tasks\",\"ok\":false")
 	}
 	t.Logf("red after %v: %s", time.Since(start).Round(time.Millisecond), body)
-	for _, want := range []string{`component \"work\"`, "task 3", "offset 0 of in/3", "stuckMain", "careful_process_test.go:"} {
+	for _, want := range []string{`component \"work\"`, "task 3", "in/3, offset 0", "stuckMain", "careful_process_test.go:"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("readiness does not say %q: %s", want, body)
 		}
