@@ -27,10 +27,13 @@ var metrics = []struct {
 	{"killick_tuples_emitted_total", "Messages that components emitted.", []string{"component", "stream"}},
 	{"killick_tuples_executed_total", "Executions of tuples. result: ack (returned or acked well, or held), fail, dead, skip (its tree had failed already).", []string{"component", "result"}},
 	{"killick_execute_duration_seconds", "Time in user code per execution, sampled by batch.", []string{"component"}},
+	{"killick_execute_inflight", "Goroutines that execute the component now.", []string{"component"}},
+	{"killick_backpressure_seconds_total", "Time that what a component emitted waited for room at the tasks downstream.", []string{"component"}},
 	{"killick_held_tuples", "Held tuples without a verdict.", []string{"component"}},
 	{"killick_queued_batches", "Batches that wait at the component's tasks.", []string{"component"}},
 	{"killick_trees_completed_total", "Roots whose trees have ended. result: acked, dead, skipped, replayed.", []string{"spout", "result"}},
 	{"killick_trees_pending", "Roots that were started and have not ended.", []string{"spout"}},
+	{"killick_tree_duration_seconds", "Time from the start of a root's last attempt to the end of its tree, retries included, of one root in 64.", []string{"spout"}},
 	{"killick_retries_total", "Tries after the first. kind: tuple, tree.", []string{"component", "kind"}},
 	{"killick_timeouts_total", "Tries that user code had for longer than the message time-out.", []string{"component"}},
 	{"killick_retries_waiting", "Tuples and roots that wait for their next try.", nil},
@@ -54,6 +57,10 @@ var metrics = []struct {
 	{"killick_commits_total", "Committed positions. result: ok, refused, failed.", []string{"result"}},
 	{"killick_commit_duration_seconds", "Time of commit requests.", nil},
 	{"killick_rebalances_total", "Group callbacks that named partitions. kind: assigned, revoked, lost.", []string{"kind"}},
+	{"killick_released_partitions_total", "Partitions that were given to another worker. how: clean (all their trees had ended), cut (not all had, and run again there).", []string{"how"}},
+	{"killick_release_duration_seconds", "Time from the end of a partition's intake to its release.", nil},
+	{"killick_drain_duration_seconds", "How long the stop of the worker has been draining; 0: it does not stop.", nil},
+	{"killick_worker_info", "The worker's number in its group, \"none\" before it has one, its place, and whether it stands by.", []string{"number", "place", "standby"}},
 	{"killick_drain_abandoned_total", "Roots that were open when their partition went away.", nil},
 	{"killick_build_info", "Version of killick and of Go.", []string{"version", "goversion"}},
 }
@@ -87,6 +94,18 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if !c.w.built.Load() {
 		return
 	}
+	gauge("killick_drain_duration_seconds", c.w.draining().Seconds())
+	histogram := func(name string, bounds []float64, counts []int64, nanos int64, labels ...string) {
+		buckets, sum := map[float64]uint64{}, uint64(0)
+		for i, bound := range bounds {
+			sum += uint64(counts[i])
+			buckets[bound] = sum
+		}
+		ch <- prometheus.MustNewConstHistogram(c.m[name], sum+uint64(counts[len(counts)-1]), float64(nanos)/1e9, buckets, labels...)
+	}
+	seconds := func(name string, nanos int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(c.m[name], prometheus.CounterValue, float64(nanos)/1e9, labels...)
+	}
 	e := c.w.engine
 	bolts, spouts := e.Stats()
 	for _, b := range bolts {
@@ -103,13 +122,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		count("killick_misuse_total", b.Misuse, b.Component)
 		gauge("killick_held_tuples", float64(b.Held), b.Component)
 		gauge("killick_queued_batches", float64(b.Queued), b.Component)
-		buckets, sum := map[float64]uint64{}, uint64(0)
-		for i, bound := range engine.DurationBounds {
-			sum += uint64(b.Buckets[i])
-			buckets[bound] = sum
-		}
-		ch <- prometheus.MustNewConstHistogram(c.m["killick_execute_duration_seconds"], sum+uint64(b.Buckets[len(b.Buckets)-1]),
-			float64(b.Nanos)/1e9, buckets, b.Component)
+		gauge("killick_execute_inflight", float64(b.Running), b.Component)
+		seconds("killick_backpressure_seconds_total", b.Blocked, b.Component)
+		histogram("killick_execute_duration_seconds", engine.DurationBounds[:], b.Buckets, b.Nanos, b.Component)
 	}
 	for _, s := range spouts {
 		count("killick_tuples_emitted_total", s.Emitted, s.Spout, "")
@@ -117,6 +132,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			count("killick_trees_completed_total", n, s.Spout, result)
 		}
 		gauge("killick_trees_pending", float64(s.Pending), s.Spout)
+		seconds("killick_backpressure_seconds_total", s.Blocked, s.Spout)
+		histogram("killick_tree_duration_seconds", engine.TreeBounds[:], s.TreeBuckets, s.TreeNanos, s.Spout)
 		paused := 0.0
 		if c.w.pauses.has(s.Spout) {
 			paused = 1
@@ -171,6 +188,15 @@ func (c *collector) kafka(count func(string, int64, ...string), gauge func(strin
 	count("killick_careful_records_total", s.Careful.Convicted, "convicted")
 	gauge("killick_paused_partitions", float64(paused))
 	gauge("killick_stopped_partitions", float64(stopped))
+	rel := s.Releases
+	count("killick_released_partitions_total", rel.Clean, "clean")
+	count("killick_released_partitions_total", rel.Cut, "cut")
+	ch <- prometheus.MustNewConstSummary(c.m["killick_release_duration_seconds"], uint64(rel.Clean+rel.Cut), float64(rel.Nanos)/1e9, nil)
+	number := "none"
+	if s.Number >= 0 {
+		number = strconv.Itoa(int(s.Number))
+	}
+	gauge("killick_worker_info", 1, number, c.w.cfg.Place, strconv.FormatBool(s.Standby != ""))
 	count("killick_lost_offsets_total", s.Stats.LostOffsets)
 	count("killick_drain_abandoned_total", s.Stats.Abandoned)
 	for result, n := range map[string]int64{"ok": s.Commits.OK, "refused": s.Commits.Refused, "failed": s.Commits.Failed} {

@@ -51,6 +51,7 @@ type Worker struct {
 	culprit atomic.Pointer[engine.Stuck]
 	cause   atomic.Pointer[error] // what the run ended of, if it was not asked to
 	http    atomic.Pointer[server]
+	drain   atomic.Int64 // unix nanos of the begin of the stop; 0: none yet
 }
 
 // state is where a worker is in its life.
@@ -168,6 +169,7 @@ func (w *Worker) run(ctx context.Context) error {
 		case <-work.Done():
 			return
 		}
+		w.drain.Store(time.Now().UnixNano())
 		w.state.CompareAndSwap(int32(stateRunning), int32(stateDraining))
 		w.log.Info().Dur("limit", w.cfg.Drain).Msg("stopping: fetching ends, open trees may end")
 		if w.reader != nil {
@@ -194,6 +196,14 @@ func (w *Worker) run(ctx context.Context) error {
 		w.reader.Close()
 	}
 	return err
+}
+
+// draining is how long the stop has been going on; 0: there is none.
+func (w *Worker) draining() time.Duration {
+	if n := w.drain.Load(); n > 0 {
+		return time.Since(time.Unix(0, n))
+	}
+	return 0
 }
 
 // others waits, at the end of a bounded run, for partitions that were taken from this worker when

@@ -41,6 +41,8 @@ type restart struct {
 
 type spoutStats struct {
 	started, acked, dead, skipped, replayed atomic.Int64
+	blocked                                 atomic.Int64 // nanoseconds
+	trees                                   durations    // of one root in sampleTrees
 }
 
 func newDispatcher(e *Engine, s *killick.SpoutSpec, feed Feed) *dispatcher {
@@ -50,7 +52,7 @@ func newDispatcher(e *Engine, s *killick.SpoutSpec, feed Feed) *dispatcher {
 		p.typ = p.codec.Type()
 	}
 	d.ports = []*port{p}
-	d.out = newRouter(e, nil, true)
+	d.out = newRouter(e, nil, &d.stats.blocked, true)
 	d.frame.d = d
 	return d
 }
@@ -181,6 +183,7 @@ func (d *dispatcher) fuse(t *task, f *frame) int {
 	x := t.x
 	prev := x.begin(f, d.r)
 	x.at.set(f, nil)
+	x.took = 0
 	next := f.run.From
 	for from := next; next < f.run.To; from = next {
 		start := x.clock()
@@ -188,6 +191,7 @@ func (d *dispatcher) fuse(t *task, f *frame) int {
 		next, pulse = x.records(f, next)
 		slow := x.gauge(start, next-from)
 		x.out.flush()
+		f.took = max(1, x.took)
 		f.settle(from, next)
 		if pulse && (slow || d.e.hard.Err() != nil) {
 			break

@@ -230,10 +230,12 @@ func (o *router) push(t *task, b *batch) {
 		o.c.blocked.Add(1)
 		defer o.c.blocked.Add(-1)
 	}
+	began := time.Now()
 	select {
 	case t.in <- b:
 	case <-o.e.hard.Done(): // the roots stay open
 	}
+	o.blocked.Add(int64(time.Since(began)))
 }
 
 // plainRecords reports whether routing the spout's records needs nothing but pick.

@@ -42,12 +42,13 @@ type exec struct {
 	user  bool          // user code runs: a panic is its
 	skips int           // inputs since the last gauge that were not executed
 	pace  time.Duration // moving average of an execution
+	took  time.Duration // what gauge has measured, since somebody set it to 0
 	at    spot          // for others; last, to keep what each tuple touches together
 }
 
 func newExec(t *task, w *watch) *exec {
 	x := &exec{e: t.e, t: t, c: t.c, bolt: t.bolt, tuple: new(core.Tuple)}
-	x.out = newRouter(t.e, t.c, true)
+	x.out = newRouter(t.e, t.c, &t.c.stats.blocked, true)
 	x.out.states = make([]state, len(t.c.lateOut.states))
 	x.out.targets = make([]target, len(t.c.lateOut.targets))
 	x.ex.Streams = t.c.names
@@ -124,7 +125,9 @@ func (x *exec) gauge(start time.Time, n int) (slow bool) {
 	if n -= x.skips; n == 0 {
 		return x.t.slow.Load()
 	}
-	busy := time.Since(start) - x.out.away
+	took := time.Since(start)
+	x.took += took
+	busy := took - x.out.away
 	x.c.stats.observe(busy, n)
 	per := busy / time.Duration(n)
 	x.pace += (per - x.pace) * time.Duration(min(n, 64)) / 64

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/killick-io/killick/ack"
 )
 
@@ -23,8 +25,9 @@ type frame struct {
 	sole    bool
 	hasTree bool
 
-	vals    []any // values, when there are any; noValue: of this record there is none
-	vals0   []any // the room for vals
+	vals    []any         // values, when there are any; noValue: of this record there is none
+	vals0   []any         // the room for vals
+	took    time.Duration // from the run's start to the settle in progress; 0: not measured
 	dead    []bool
 	hasDead bool // dead counts: records by index - run.From that are not to be executed
 }
@@ -35,6 +38,7 @@ type noValue struct{}
 func (f *frame) reset(run Run, attempt int) {
 	n := run.To - run.From
 	f.run, f.attempt, f.hasDead, f.hasTree, f.sole = run, attempt, false, false, false
+	f.took = 0
 	f.vals = nil
 	if cap(f.trees) < n {
 		f.trees = make([]*ack.Tree, n)
@@ -130,6 +134,9 @@ func (f *frame) settle(from, to int) {
 				f.d.e.Ignored.Lost.Add(int64(i - at))
 			} else {
 				f.d.stats.acked.Add(int64(i - at))
+				if f.took > 0 {
+					f.d.stats.trees.observe(f.took, sampled(at, i))
+				}
 			}
 		}
 		at = i + 1

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/killick-io/killick"
@@ -15,6 +16,44 @@ type source struct {
 	ack.Home
 	d     *dispatcher
 	chunk Chunk
+
+	mu sync.Mutex
+	// began has when roots were started that needed a tree: of one in sampleTrees, by index/sampleTrees,
+	// in nanoseconds since the engine's start; 0: it needed none yet.
+	began []int64
+}
+
+// sampleTrees is of how many roots one is measured: those that outlive the synchronous call would
+// cost two clock calls each. It goes by the index in the chunk, so that a chunk has one at least.
+const sampleTrees = 64
+
+// sampled returns how many of the roots [from, to) are measured.
+func sampled(from, to int) int {
+	return (to+sampleTrees-1)/sampleTrees - (from+sampleTrees-1)/sampleTrees
+}
+
+// start notes when an attempt of the i-th root began: a replay begins anew.
+func (s *source) start(i int) {
+	now := max(1, int64(time.Since(s.d.e.watch.began)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i /= sampleTrees; len(s.began) <= i; {
+		s.began = append(s.began, 0)
+	}
+	s.began[i] = now
+}
+
+// ended measures the i-th root.
+func (s *source) ended(i int) {
+	s.mu.Lock()
+	began := int64(0)
+	if k := i / sampleTrees; k < len(s.began) {
+		began = s.began[k]
+	}
+	s.mu.Unlock()
+	if began > 0 {
+		s.d.stats.trees.observe(time.Since(s.d.e.watch.began)-time.Duration(began), 1)
+	}
 }
 
 // slabSize is how many trees are allocated at a time. A slab lives as long as any of its trees;
@@ -28,6 +67,9 @@ func (d *dispatcher) newTree(c Chunk, i, attempt int) *ack.Tree {
 		d.source = &source{d: d, chunk: c}
 		d.source.Home = ack.Home{Epoch: c.Epoch(), Owner: d.source}
 	}
+	if i%sampleTrees == 0 {
+		d.source.start(i)
+	}
 	if len(d.slab) == 0 {
 		d.slab = make([]ack.Tree, slabSize)
 	}
@@ -40,6 +82,9 @@ func (d *dispatcher) newTree(c Chunk, i, attempt int) *ack.Tree {
 // TreeEnded implements ack.Owner: it tells the feed, or plans the next attempt.
 func (s *source) TreeEnded(t *ack.Tree, c *ack.Cause) {
 	d, i, attempt := s.d, t.Index(), t.Attempt()
+	if i%sampleTrees == 0 && (c == nil || c.Outcome != ack.Replayed || attempt >= c.Limit) {
+		s.ended(i)
+	}
 	if c == nil {
 		d.stats.acked.Add(1)
 		d.tellEnd(s.chunk, i, nil)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/killick-io/killick"
@@ -23,6 +24,7 @@ type router struct {
 	ready   []item     // outputs that were checked ahead; what is behind the length is zero
 	scratch []int
 	emitted []int64       // per port, since the last flush
+	blocked *atomic.Int64 // nanoseconds of waiting for room at tasks, of all routers of the component
 	away    time.Duration // that sending full batches has taken since its emitter looked last
 }
 
@@ -45,8 +47,8 @@ type state struct {
 	loads []int64 // partial key: tuples per task
 }
 
-func newRouter(e *Engine, c *component, inline bool) *router {
-	o := &router{e: e, c: c, inline: inline}
+func newRouter(e *Engine, c *component, blocked *atomic.Int64, inline bool) *router {
+	o := &router{e: e, c: c, blocked: blocked, inline: inline}
 	if c != nil {
 		o.emitted = make([]int64, len(c.ports))
 	}

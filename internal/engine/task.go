@@ -46,7 +46,7 @@ func (e *Engine) add(s *killick.BoltSpec) {
 
 // makeTasks is called when all subscriptions are known.
 func (c *component) makeTasks() {
-	c.lateOut = newRouter(c.e, c, false)
+	c.lateOut = newRouter(c.e, c, &c.stats.blocked, false)
 	c.lateOut.lay(c.ports)
 	for i := range c.spec.Tasks {
 		t := &task{c: c, e: c.e, index: i, in: make(chan *batch, queueLen), wake: make(chan struct{}, 1), own: make(chan struct{}, 1)}
