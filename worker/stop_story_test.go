@@ -339,6 +339,9 @@ func childMain(topology string) int {
 		return nil
 	}
 	src := spout.Kafka("in")
+	if at, ok := strings.CutPrefix(topology, "explosive "); ok {
+		return explosiveMain(at)
+	}
 	switch topology {
 	case "moves":
 		return movesMain(say)
