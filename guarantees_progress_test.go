@@ -180,6 +180,7 @@ func TestG4RetryInFullWindow(t *testing.T) {
 
 // TestG4Poison: records that always fail, panic or hang are tried as often as the policy says and
 // become dead letters; all others pass.
+// FC-04: gofr-dev/gofr PR #3424: a panic that never ends is a dead letter.
 func TestG4Poison(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var c tally
@@ -232,6 +233,7 @@ func TestG4Poison(t *testing.T) {
 }
 
 // TestG4QueuesAreNotUserTime: a tuple whose outputs wait for room downstream does not time out.
+// FC-19: STORM-2359, celery/celery #5935.
 func TestG4QueuesAreNotUserTime(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const records = 2
@@ -358,6 +360,7 @@ func TestG5HardStop(t *testing.T) {
 
 // TestG5OffsetsSetBack: what a commit remembers is about its own offset. When somebody sets the
 // offset back and leaves the rest of the commit as it was, all runs again from there.
+// FC-34: darshanturakhia.com/blog/kafka-offset-reset-duplicate-payments.
 func TestG5OffsetsSetBack(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.produce("in", 0, stuckRecords)
@@ -396,6 +399,7 @@ func TestG5OffsetsSetBack(t *testing.T) {
 
 // TestG5CleanStop: a worker that is stopped lets open trees end, and commits them: nothing runs
 // twice.
+// FC-48: IBM/sarama #1987, bsm/sarama-cluster #255.
 func TestG5CleanStop(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const records = 2000

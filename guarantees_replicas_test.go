@@ -50,6 +50,7 @@ func (w *world) owners() map[int32]string {
 
 // TestG7MovesAreReleased: a partition moves when its trees have ended and are committed, so a replica
 // that comes or goes makes no record run twice; and what stays goes on meanwhile.
+// FC-14: PostHog/posthog PR #80897.
 func TestG7MovesAreReleased(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const partitions, records = 4, 60

@@ -470,6 +470,7 @@ func TestG3HeldIsOwn(t *testing.T) {
 
 // TestG3LostPartition: when a partition moves to another worker, verdicts on its tuples change
 // nothing any more, and nothing is committed for it by who has lost it.
+// FC-02: redpanda-data/connect PR #4477.
 func TestG3LostPartition(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const records = 20

@@ -18,6 +18,7 @@ import (
 
 // Keys, values and headers reach the topic as they were read: nil and empty stay different.
 // dapr/components-contrib #3935 and others merge them, or crash on a null value.
+// FC-43: ag2ai/faststream PR #2933, mateusjunges/laravel-kafka #290.
 func TestSinkKeepsNilAndEmpty(t *testing.T) {
 	var in []killick.Message
 	for _, kv := range [][2][]byte{{[]byte("k"), nil}, {[]byte("k"), {}}, {nil, []byte("v")}, {nil, nil}, {{}, {}}, {{0xff, 0}, {0xfe}}} {
@@ -47,6 +48,7 @@ func TestSinkKeepsNilAndEmpty(t *testing.T) {
 }
 
 // The timestamp rule: the input's, whatever it is, in milliseconds; the time of writing by Now.
+// FC-45: KAFKA-14991, KAFKA-6482, teslamotors/kafka-helmsman PR #45.
 func TestSinkTimestamps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()

@@ -19,6 +19,7 @@ import (
 
 // A commit that is refused is no reason to stop: the worker lives, works on, and commits later.
 // What is said of it names everything, and is not said too often.
+// FC-13: STORM-2494, tulios/kafkajs #1466, IBM/sarama #2118. FC-51: confluentinc/parallel-consumer #629.
 func TestCommitRefusedAndRetried(t *testing.T) {
 	for _, code := range []*kerr.Error{kerr.RebalanceInProgress, kerr.IllegalGeneration, kerr.UnknownMemberID,
 		kerr.CoordinatorNotAvailable, kerr.NotCoordinator, kerr.CoordinatorLoadInProgress, kerr.RequestTimedOut, kerr.NotEnoughReplicas} {

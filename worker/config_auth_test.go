@@ -118,6 +118,7 @@ func TestClientSASL(t *testing.T) {
 
 // TestClientRotatedPassword: options made once authenticate with what the file
 // holds at the time.
+// FC-46: aio-libs/aiokafka #1080.
 func TestClientRotatedPassword(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
@@ -151,6 +152,7 @@ func TestClientRotatedPassword(t *testing.T) {
 
 // TestClientRotatedCertificate: options made once present the certificate that
 // the files hold when a connection is made.
+// FC-46: knative-extensions/eventing-kafka #335.
 func TestClientRotatedCertificate(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
@@ -199,6 +201,7 @@ func reach(t *testing.T, c Config, kind error, within time.Duration) error {
 
 // TestReachMismatches connects in the wrong way, each kind of it, and looks for the hint, which
 // names the key to change. Fail closed: none of them connects.
+// FC-47: open-telemetry/opentelemetry-collector-contrib #40145, IBM/sarama #3037.
 func TestReachMismatches(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()

@@ -15,6 +15,8 @@ func variables(name string) (string, bool) {
 	return v, ok
 }
 
+// TestFileMistakes: what is wrong in a file is named with its line, all of it at once.
+// FC-47: open-telemetry/opentelemetry-collector-contrib #40145.
 func TestFileMistakes(t *testing.T) {
 	tests := []struct{ name, file, want string }{
 		{"unknown key", "grup: x", `f:1:1: unknown key "grup": did you mean group?`},

@@ -56,6 +56,7 @@ func same(t *testing.T, got, want *kgo.Record) {
 
 // A record that fails for good is tried as often as the policy says, beside the others, and then
 // becomes a dead letter with its own bytes.
+// FC-23: dapr/components-contrib #2227.
 func TestPoisonRecord(t *testing.T) {
 	tell(t, func(s *story) {
 		poison := &kgo.Record{Topic: "in", Partition: 1, Key: []byte{0, 0xff}, Value: []byte("poison"),
@@ -233,6 +234,7 @@ func TestDeadLetterTopicDeleted(t *testing.T) {
 
 // A dead letter that is too large for its topic loses our own headers first and becomes a pointer
 // at last.
+// FC-24: spring-projects/spring-kafka #1994, monoscope-tech/monoscope PR #442.
 func TestDeadLetterTooLarge(t *testing.T) {
 	tell(t, func(s *story) {
 		// Incompressible. The largest record that a client writes by default stays whole.
@@ -306,6 +308,7 @@ func noise(n int) []byte {
 }
 
 // A dead letter that is driven back again and again does not grow, and knows its first failure.
+// FC-24: spring-projects/spring-kafka #1994, monoscope-tech/monoscope PR #442.
 func TestDeadLetterRedriven(t *testing.T) {
 	tell(t, func(s *story) {
 		var c tally
@@ -340,6 +343,7 @@ func TestDeadLetterRedriven(t *testing.T) {
 
 // Timestamps that a broker refuses, or that say nothing, do not hold a record up: its dead letter
 // takes the time of its writing instead and carries the record's in a header.
+// FC-45: KAFKA-14991, KAFKA-6482, zendesk/ruby-kafka PR #706, bakdata/kafka-error-handling PR #28.
 func TestOddTimestamps(t *testing.T) {
 	tell(t, func(s *story) {
 		var times []time.Time

@@ -151,7 +151,9 @@ func TestKilledAgainAndAgain(t *testing.T) {
 				n += each
 			}
 			r := s.start(top())
-			s.pass(3*time.Second + time.Duration(random.IntN(10_000))*time.Millisecond)
+			ran := c.total()
+			s.until("it has begun", func() bool { return c.total() > ran }) // the group waits for the dead one
+			s.pass(time.Duration(random.IntN(7000)) * time.Millisecond)
 			r.kill()
 		}
 		r := s.start(top())

@@ -31,6 +31,7 @@ var errTry = errors.New("not yet")
 
 // A retry never waits for the window that its root sits in: the window may be full of records that
 // have failed, and on a group without any commit.
+// FC-09: STORM-2343, STORM-3531. FC-11: STORM-2229, STORM-2087, STORM-2077.
 func TestRetryInsideAFullWindow(t *testing.T) {
 	for name, failing := range map[string]func(id, n int) bool{
 		"the lowest, three times":  func(id, n int) bool { return id == 0 && n <= 3 },
@@ -74,6 +75,7 @@ func TestRetryInsideAFullWindow(t *testing.T) {
 
 // One partition whose first record hangs does not hold up another: the other's committed offset
 // goes on, and so do the commits of the first with what is known of it.
+// FC-27: confluentinc/parallel-consumer #47 and #831.
 func TestSlowPartitionBesideAFastOne(t *testing.T) {
 	tell(t, func(s *story) {
 		block := make(chan struct{})
@@ -124,6 +126,7 @@ func TestSlowPartitionBesideAFastOne(t *testing.T) {
 
 // With the window full and nothing ending, commits still go out (they refresh and carry the map),
 // fetching stops at the high water and memory stays bounded; when records end again all goes on.
+// FC-27: confluentinc/parallel-consumer #647 and #832.
 func TestHighWaterPausesAndResumes(t *testing.T) {
 	for name, tt := range map[string]struct{ n, size, water int }{"many small": {30_000, 100, 2 << 20}, "few large": {40, 900_000, 8 << 20}} {
 		t.Run(name, func(t *testing.T) {

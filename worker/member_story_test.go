@@ -56,6 +56,7 @@ func (s *story) share(want map[*running]int) {
 
 // A second and a third replica, and their end, cost nothing: no record runs twice, no position goes
 // back, and what stays is read on meanwhile.
+// FC-14: PostHog/posthog PR #80897.
 func TestMovesAreFree(t *testing.T) {
 	const partitions = 6
 	tell(t, func(s *story) {

@@ -39,6 +39,7 @@ func seed(t *testing.T) *rand.Rand {
 // at random so that they cross joins and syncs. No commit that the broker takes names a partition
 // outside its sender's assignment of that generation, and positions fall only where an answer was
 // lost, and rise again. KILLICK_FULL=1 makes it 200 rounds.
+// FC-16: twmb/franz-go #187 and #1200, confluentinc/confluent-kafka-go #767.
 func TestOnlyOwnersCommit(t *testing.T) {
 	rounds := 10
 	if full() {

@@ -16,6 +16,7 @@ import (
 
 // A paused spout starts nothing new; what is under way ends and is committed, the worker stays in its
 // group and is ready, and nothing is lost or repeated when it goes on. Its other spout does not notice.
+// FC-34: darshanturakhia.com/blog/kafka-offset-reset-duplicate-payments.
 func TestPause(t *testing.T) {
 	tell(t, func(s *story) {
 		var c tally

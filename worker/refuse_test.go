@@ -25,6 +25,7 @@ import (
 
 // What is wrong at the start ends the worker soon, with one error that names the thing and what to
 // do, and loses nothing.
+// FC-47: open-telemetry/opentelemetry-collector-contrib #40145, IBM/sarama #3037.
 func TestRefusedAtStart(t *testing.T) {
 	in := func() *killick.Topology { return counting(new(tally), spout.Kafka("in"), nil) }
 	for name, tt := range map[string]struct {
@@ -156,6 +157,7 @@ func TestRefusedAtStartAllAtOnce(t *testing.T) {
 }
 
 // TLS where there is none, and the other way round; over real sockets.
+// FC-47: open-telemetry/opentelemetry-collector-contrib #40145, IBM/sarama #3037.
 func TestRefusedAtStartTLS(t *testing.T) {
 	t.Parallel()
 	cert, err := embedded.SelfSigned()

@@ -82,6 +82,7 @@ func TestReleasedPartitionComesBack(t *testing.T) {
 
 // The limit of a release: the partition goes with its open record, which is named and counted and
 // runs again at the next owner; the verdict that comes later changes nothing.
+// FC-16: twmb/franz-go #187 and #1200.
 func TestReleaseLimit(t *testing.T) {
 	tell(t, func(s *story) {
 		var h hands
@@ -197,6 +198,7 @@ func TestReleaseDuringBackoff(t *testing.T) {
 
 // What a batch has collected of a partition that is released is flushed, however much is missing to a
 // full one, and although other partitions go on filling it.
+// FC-03: redpanda-data/connect #4010, PR #4009.
 func TestReleaseFlushesBatches(t *testing.T) {
 	tell(t, func(s *story) {
 		var c tally

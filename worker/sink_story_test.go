@@ -31,6 +31,7 @@ func copying(sink killick.BoltFactory) *killick.Topology {
 
 // An input is acked when its output is durable, and not before: while the broker's answers to
 // produce requests are held, or say that too few replicas are there, the offset stays.
+// FC-06: hazelcast/hazelcast-jet #605, STORM-826, apache/incubator-heron PR #3324.
 func TestSinkAcksWhenDurable(t *testing.T) {
 	tell(t, func(s *story) {
 		r := s.start(copying(bolt.Kafka("out")))

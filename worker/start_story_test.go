@@ -52,6 +52,7 @@ func (s *story) deleteTo(topic string, p int32, offset int64) {
 
 // A group that starts at the end has its position committed before the first record is taken in: a
 // record that is written while the worker is away, before it has seen any, is processed.
+// FC-30: segmentio/kafka-go #904 and #1319, fyndiq/confluent_kafka_helpers PR #48.
 func TestLatestStartAndACrashBeforeTheFirstRecord(t *testing.T) {
 	tell(t, func(s *story) {
 		s.produce("in", 0, "old")
@@ -122,6 +123,7 @@ func TestPartitionsBornLater(t *testing.T) {
 
 // A topic that comes to match a pattern later is read from its beginning within the metadata's age;
 // the topology's own dead letters never match.
+// FC-25: apache/pulsar #9327, #20427 and #20667. FC-33: confluentinc/confluent-kafka-dotnet #1223 and #1337, KAFKA-3854.
 func TestPatternFindsTopicsButNotItsDeadLetters(t *testing.T) {
 	tell(t, func(s *story) {
 		var c tally
@@ -161,6 +163,7 @@ func TestPatternFindsTopicsButNotItsDeadLetters(t *testing.T) {
 
 // A committed offset that is not in the log any more stops its partition, which readiness names
 // with the range and what to do; the others go on.
+// FC-31: confluentinc/confluent-kafka-dotnet #2009, apache/druid PR #3678, getsentry/arroyo #389.
 func TestCommittedOffsetOutOfRangeStopsThePartition(t *testing.T) {
 	for name, tt := range map[string]struct {
 		at   int64
@@ -197,6 +200,7 @@ func TestCommittedOffsetOutOfRangeStopsThePartition(t *testing.T) {
 }
 
 // With a policy for lost offsets the partition goes on where it says, and the loss is counted.
+// FC-31: confluentinc/confluent-kafka-dotnet #2009, apache/druid PR #3678, getsentry/arroyo #389.
 func TestCommittedOffsetOutOfRangeGoesOnByPolicy(t *testing.T) {
 	base := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {
@@ -366,6 +370,7 @@ func TestCompletionMapAfterACrash(t *testing.T) {
 
 // A topic that is deleted and made again under its name while it is read is another topic: the
 // worker ends with an error that says so, and commits nothing of the old one to it.
+// FC-32: twmb/franz-go #908 and PR #1426, confluentinc/librdkafka #1582, streamnative/kop #530.
 func TestTopicDeletedAndMadeAnew(t *testing.T) {
 	tell(t, func(s *story) {
 		s.produce("in", 0, numbers(0, 500)...)

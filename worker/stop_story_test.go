@@ -59,6 +59,7 @@ func TestStopDrainsAndCommits(t *testing.T) {
 
 // What has not ended within the drain limit stays uncommitted, the rest below it is committed, and
 // the error says how much is left.
+// FC-48: PostHog/posthog PR #55757, fyndiq/confluent_kafka_helpers PR #94.
 func TestStopAtTheDrainLimit(t *testing.T) {
 	tell(t, func(s *story) {
 		s.produce("in", 0, numbers(0, 100)...)
@@ -365,6 +366,7 @@ func childMain(topology string) int {
 }
 
 // The exit codes of a program, as its environment sees them, and what it says.
+// FC-48: PostHog/posthog PR #55757.
 func TestExitCodes(t *testing.T) {
 	b := embedded.Start(t, embedded.Topic("in", 1))
 	s := newStory(t, b)
@@ -437,6 +439,8 @@ func TestExitCodes(t *testing.T) {
 	})
 }
 
+// TestExitCodeWithoutABroker: nobody listens at the address, which is said, and soon.
+// FC-47: IBM/sarama #3037.
 func TestExitCodeWithoutABroker(t *testing.T) {
 	t.Parallel()
 	start := time.Now()

@@ -121,6 +121,7 @@ var tails = map[string]func(s *story) (values []string){
 
 // Whatever a log ends with, its committed offset reaches the end within 15 s without new input, the
 // lag becomes 0, and a restart runs nothing again.
+// FC-08: confluentinc/parallel-consumer #52, #329 and PR #425.
 func TestEveryTail(t *testing.T) {
 	for name, tail := range tails {
 		for _, filtered := range []bool{false, true} {
@@ -403,6 +404,7 @@ func TestUntilWithALostMembership(t *testing.T) {
 
 // The position of a quiet partition is committed again before the broker forgets it, and not much
 // more often than that.
+// FC-29: bsm/sarama-cluster #124, confluentinc/librdkafka #1442, dpkp/kafka-python #1076, zendesk/racecar PR #419.
 func TestIdlePositionsAreRefreshed(t *testing.T) {
 	tell(t, func(s *story) {
 		var c tally
@@ -427,6 +429,7 @@ func TestIdlePositionsAreRefreshed(t *testing.T) {
 
 // Lag is what a reader could still see behind the committed offset: never negative, and not 0 when
 // it is not known.
+// FC-50: redpanda-data/redpanda #30624, apache/druid PR #14292, confluentinc/confluent-kafka-dotnet #2009.
 func TestLagInEveryState(t *testing.T) {
 	tell(t, func(s *story) {
 		s.produce("behind", 0, numbers(0, 10)...)

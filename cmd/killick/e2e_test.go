@@ -66,6 +66,7 @@ func start(t *testing.T, bin string, args ...string) (code int, stdout, stderr s
 }
 
 // TestDemo: a real worker is really killed, and everything adds up. 2,100 orders have both dead letters among them.
+// FC-05: twmb/franz-go #57.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	bin := binary(t, "killick")

@@ -329,6 +329,7 @@ func TestEmitOnOtherGoroutines(t *testing.T) {
 }
 
 // TestPanic: the worker process dies there. Here the try has failed.
+// FC-04: gofr-dev/gofr PR #3424, lovoo/goka #129, Trendyol/kafka-konsumer PR #2.
 func TestPanic(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		top := topology()
@@ -427,6 +428,7 @@ func TestRecordStays(t *testing.T) {
 
 // TestLostPartition: verdicts for a partition that was lost change nothing and are counted, and
 // what was joined with its tuples runs again.
+// FC-12: STORM-2104, wvanbergen/kafka #77.
 func TestLostPartition(t *testing.T) {
 	top, k := topology(), newKeep()
 	top.Bolt("join", bolt.Func(k.execute)).Shuffle("in")

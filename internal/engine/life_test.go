@@ -57,6 +57,7 @@ func (l *life) Tick(_ ctx, out killick.Untracked) error {
 }
 
 // TestPrepare: tuples wait for it; three failures are tried again, one of them a panic.
+// FC-04: gofr-dev/gofr PR #3424: Prepare, too.
 func TestPrepare(t *testing.T) {
 	top := topology()
 	var tries atomic.Int64

@@ -42,6 +42,7 @@ func TestBackoff(t *testing.T) {
 
 // TestRetryInFullWindow: retries are exempt from the pending limit, whichever of the window
 // fail, and whatever divides what.
+// FC-09: STORM-2343, STORM-3531.
 func TestRetryInFullWindow(t *testing.T) {
 	const n = 100
 	for name, fails := range map[string]func(offset, attempt int) bool{
@@ -86,6 +87,7 @@ func TestRetryInFullWindow(t *testing.T) {
 }
 
 // TestRandomEnds: many random orders of failures, time-outs and acks drain.
+// FC-09: STORM-2343, STORM-3531. FC-11: STORM-2077.
 func TestRandomEnds(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -126,6 +128,7 @@ func TestRandomEnds(t *testing.T) {
 }
 
 // TestStorm: very many failures at the same moment drain, and fresh records still flow.
+// FC-28: STORM-3073.
 func TestStorm(t *testing.T) {
 	n := 20_000
 	if full() {

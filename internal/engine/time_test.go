@@ -75,6 +75,7 @@ func TestLateReturn(t *testing.T) {
 
 // TestQueueRunsNoClock: tuples wait far longer than the time-out, in queues and for room
 // downstream, and none times out.
+// FC-19: STORM-2359, apache/storm PR #8787, celery/celery #5935, learningequality/studio #3395.
 func TestQueueRunsNoClock(t *testing.T) {
 	const T, n, fan = time.Second, 12, 200
 	for _, held := range []bool{false, true} {
@@ -264,6 +265,7 @@ func TestInFlight(t *testing.T) {
 
 // TestFanOut: a bolt that emits 10,000 tuples into small queues does not deadlock, also when its
 // own input is full (STORM-3073).
+// FC-28: STORM-3073.
 func TestFanOut(t *testing.T) {
 	for _, tasks := range []int{1, 3} {
 		top := topology()
@@ -285,6 +287,7 @@ func TestFanOut(t *testing.T) {
 }
 
 // TestCounters: time-outs, failures and retries are seen apart (STORM-1708).
+// FC-21: STORM-1708.
 func TestCounters(t *testing.T) {
 	top := topology()
 	top.Bolt("a", bolt.Func(func(ctx context.Context, in *killick.Tuple, out killick.Emitter) error {

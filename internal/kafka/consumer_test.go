@@ -50,6 +50,7 @@ func TestConsumerOptions(t *testing.T) {
 }
 
 // Extra options that break a guarantee are refused by name, all at once.
+// FC-44: segmentio/kafka-go #659.
 func TestConsumerRefusesUnsafeExtras(t *testing.T) {
 	t.Parallel()
 	b := embedded.Start(t, embedded.Topic("in", 1))
@@ -131,6 +132,7 @@ func TestConsumerPattern(t *testing.T) {
 
 // An aborted tail: the consumer delivers its marker, so a position can pass it;
 // and no commit is ever sent by the client itself.
+// FC-05: twmb/franz-go #57.
 func TestConsumerSeesMarkersAndNeverCommits(t *testing.T) {
 	t.Parallel()
 	b := embedded.Start(t, embedded.Topic("in", 1))
