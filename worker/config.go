@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"strings"
 	"time"
@@ -49,6 +50,9 @@ type Config struct {
 	// Logger takes all log lines; LogLevel and LogFormat are then ignored. nil
 	// writes to stderr. Default: none.
 	Logger *zerolog.Logger
+	// Slog takes all log lines instead, from its own level on; fields become attributes, and durations
+	// are numbers of milliseconds. See also SlogHandler, the other way round. Default: none.
+	Slog *slog.Logger
 	// LogLevel is the least level that is logged: trace, debug, info, warn,
 	// error or off. Default: info.
 	LogLevel string

@@ -13,6 +13,9 @@ func (c Config) logger() zerolog.Logger {
 	if c.Logger != nil {
 		return *c.Logger
 	}
+	if c.Slog != nil {
+		return zerolog.New(slogWriter{c.Slog.Handler()})
+	}
 	c = c.withDefaults()
 	return newLogger(os.Stderr, isTerminal(os.Stderr), os.Getenv("NO_COLOR") != "", c.LogLevel, c.LogFormat)
 }

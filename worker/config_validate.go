@@ -22,6 +22,9 @@ func (c Config) check() mistakes {
 	for k := range configKeys() {
 		k.check(&full, func(text string) { wrong.add(c.place(k.name), "%s", text) })
 	}
+	if c.Logger != nil && c.Slog != nil {
+		wrong.add("Config.Slog", "Logger is set as well; one of them")
+	}
 	full.checkNames(&wrong)
 	full.checkAddresses(&wrong)
 	full.checkTimes(&wrong)
