@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
-	"go/format"
 	"go/parser"
 	"go/token"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -203,14 +205,41 @@ func embedded(g *ast.GenDecl, v *ast.ValueSpec) bool {
 	return false
 }
 
-// TestFormatted: the code is as gofmt leaves it.
+// TestFormatted: the code is as gofmt leaves it. gofmt itself is asked: this program may be built with
+// the race detector, and take ten times as long.
 func TestFormatted(t *testing.T) {
-	check(t, func(f *source) []string {
-		if out, err := format.Source(f.text); err != nil || !bytes.Equal(out, f.text) {
-			return []string{f.path + ": not as gofmt leaves it"}
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gofmt := filepath.Join(strings.TrimSpace(string(goroot)), "bin", "gofmt")
+	planted := filepath.Join(t.TempDir(), "planted.go")
+	if err := os.WriteFile(planted, []byte("package p\nfunc f()  { }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-l", planted}
+	if err := walk(func(path string, _ []byte) error {
+		if strings.HasSuffix(path, ".go") && !inTestdata(path) {
+			args = append(args, filepath.Join(root, path))
 		}
 		return nil
-	}, "func f()  { }")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(gofmt, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, path := range strings.Fields(string(out)) {
+		if path == planted {
+			planted = ""
+			continue
+		}
+		t.Errorf("%s: not as gofmt leaves it", path)
+	}
+	if planted != "" {
+		t.Error("gofmt has not found what was planted")
+	}
 }
 
 // TestASCII: what looks like a quote or a space must be one. Tests may have other text as data.
