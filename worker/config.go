@@ -60,6 +60,10 @@ type Config struct {
 	// under NO_COLOR), JSON otherwise. Default: auto.
 	LogFormat string
 
+	// NoProgress leaves out the line with rate, lag, pending records and waiting retries that Main shows
+	// on a terminal, unless the log is JSON or goes elsewhere. Key log.progress, inverted. Default: false.
+	NoProgress bool
+
 	// Topics says how missing topics of killick's own are treated.
 	Topics Topics
 
@@ -119,6 +123,8 @@ type Config struct {
 	// origins says where Load found a key's value; absent = default or code.
 	// Written only while Load builds the Config, shared by its copies.
 	origins map[string]string
+	// logTo is where log lines go instead of stderr, with the same form. Set by Command.
+	logTo io.Writer
 }
 
 // Topics says how missing topics that killick needs for itself (dead letters,

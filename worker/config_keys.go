@@ -76,6 +76,8 @@ func keyTable() []key {
 			help: "least level logged", ptr: func(c *Config) any { return &c.LogLevel }},
 		{name: "log.format", field: "LogFormat", values: []string{"auto", "console", "json"},
 			help: "form of log lines", ptr: func(c *Config) any { return &c.LogFormat }},
+		{name: "log.progress", field: "NoProgress",
+			help: "show rate and lag on a terminal", ptr: func(c *Config) any { return (*inverted)(&c.NoProgress) }},
 		{name: "topics.create", field: "Topics.NoCreate",
 			help: "create missing topics of killick's own", ptr: func(c *Config) any { return (*inverted)(&c.Topics.NoCreate) }},
 		{name: "topics.replication", field: "Topics.Replication", min: 1, max: math.MaxInt16, def: "the broker's",

@@ -108,7 +108,7 @@ func TestLoadEveryKeyEveryWay(t *testing.T) {
 	}
 	samples := map[string]string{
 		"group": "g", "place": "p-0", "prefix": "pre", "drain": "5s", "http": "off", "commit_interval": "2s",
-		"log.level": "debug", "log.format": "json", "topics.create": "false", "topics.replication": "3",
+		"log.level": "debug", "log.format": "json", "log.progress": "false", "topics.create": "false", "topics.replication": "3",
 		"kafka.bootstrap_servers": "a:1,b:2", "kafka.client_id": "me", "kafka.rack": "r1",
 		"kafka.session_timeout": "12s", "kafka.heartbeat_interval": "200ms", "kafka.rebalance_timeout": "2m",
 		"kafka.metadata_max_age": "3s", "kafka.fetch_max_wait": "70ms", "kafka.fetch_max_bytes": "2MiB",

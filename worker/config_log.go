@@ -17,7 +17,11 @@ func (c Config) logger() zerolog.Logger {
 		return zerolog.New(slogWriter{c.Slog.Handler()})
 	}
 	c = c.withDefaults()
-	return newLogger(os.Stderr, isTerminal(os.Stderr), os.Getenv("NO_COLOR") != "", c.LogLevel, c.LogFormat)
+	var w io.Writer = os.Stderr
+	if c.logTo != nil {
+		w = c.logTo
+	}
+	return newLogger(w, isTerminal(os.Stderr), os.Getenv("NO_COLOR") != "", c.LogLevel, c.LogFormat)
 }
 
 // newLogger builds a logger on w. Values of level and format are those that

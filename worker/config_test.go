@@ -161,7 +161,7 @@ func TestCommentsSayTheDefault(t *testing.T) {
 	}
 	for field, comment := range comments {
 		switch field {
-		case "origins", "Topics", "TLS", "SASL": // internal, and structs whose fields have their own
+		case "origins", "logTo", "Topics", "TLS", "SASL": // internal, and structs whose fields have their own
 			continue
 		}
 		m := ending.FindStringSubmatch(comment)
@@ -173,7 +173,7 @@ func TestCommentsSayTheDefault(t *testing.T) {
 		case field == "Kafka", field == "Logger", field == "Slog": // not in files
 		case k == nil:
 			t.Errorf("field %s has no key", field)
-		case field == "Topics.NoCreate": // inverted
+		case field == "Topics.NoCreate", field == "NoProgress": // inverted
 			if m[1] != "false" || k.defaultText() != "true" {
 				t.Errorf("NoCreate: %s, key %s", m[1], k.defaultText())
 			}

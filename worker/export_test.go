@@ -10,3 +10,12 @@ func (w *Worker) Alive() bool { return w.alive() }
 
 // Dump is what SIGUSR1 does.
 func (w *Worker) Dump() { w.dump() }
+
+// ProgressText is what the progress line shows, without a rate.
+func (w *Worker) ProgressText() string {
+	s, ok := w.sample()
+	if !ok {
+		return ""
+	}
+	return s.text(sample{})
+}

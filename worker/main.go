@@ -153,10 +153,13 @@ func (p *program) printConfig() error {
 }
 
 func (p *program) run() error {
+	begin, finish := p.withProgress()
 	w, err := New(p.t, p.cfg)
 	if err != nil {
 		return err
 	}
+	begin(w)
+	defer finish()
 	ctx, end := p.signals(w)
 	defer end()
 	return w.Run(ctx)
