@@ -189,7 +189,8 @@ func (r *Reader) openOne(o *opening) {
 	if o.had.offset >= 0 && o.had.offset == o.base {
 		r.commits.known(p, o.had)
 		if m, ok := p.Position(); ok && r.commits.settled(p) {
-			p.Stored(m) // its mark is there already, from before this process lost it for a while
+			p.Stored(m) // its mark is there already, as this process or an idle owner has left it
+			r.commits.adopt(o.key, o.had)
 		}
 	}
 	r.hunt.opened(p)

@@ -92,6 +92,13 @@ func (c *commits) own(k partition.Key, had committed) bool {
 	return ok && had.metadata != "" && (had == m[0] || had == m[1])
 }
 
+// adopt makes had this process's own.
+func (c *commits) adopt(k partition.Key, had committed) {
+	c.state.Lock()
+	defer c.state.Unlock()
+	c.mine[k] = [2]committed{had}
+}
+
 func (c *commits) forget(p *partition.Partition) {
 	c.state.Lock()
 	defer c.state.Unlock()

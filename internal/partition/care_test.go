@@ -1,0 +1,210 @@
+package partition
+
+import (
+	"testing"
+
+	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/offsets"
+)
+
+// taken opens a partition whose state is committed already.
+func taken(t *testing.T, f *Feed, s offsets.State) *Partition {
+	t.Helper()
+	s.TakenOver = true
+	p := f.Open("in", 0, 0, offsets.Map{Held: s}, false)
+	m, ok := p.Position()
+	if !ok || m.Held != s {
+		t.Fatalf("it would commit %+v, want %+v", m.Held, s)
+	}
+	p.Stored(m)
+	return p
+}
+
+// pick picks what must be there.
+func pick(t *testing.T, p *Partition, off int64, is Picked) {
+	t.Helper()
+	if got, what := p.Pick(); got != off || what != is {
+		t.Fatalf("picked %d, %v; want %d, %v", got, what, off, is)
+	}
+}
+
+// Nothing starts before the mark of the owner is committed, or cannot be.
+func TestTakeOverComesFirst(t *testing.T) {
+	f := NewFeed("s", 1000, 1<<20, Hooks{})
+	p := f.Open("in", 0, 0, offsets.Map{Held: offsets.State{TakenOver: true, Suspect: offsets.None}}, false)
+	deliver(t, p, records(0, 10, 10))
+	nothing(t, f)
+	p.Stored(offsets.Map{Held: offsets.State{Suspect: offsets.None}}) // of an owner before
+	nothing(t, f)
+	p.Unmarked()
+	if r := nextRun(t, f); r.To != 10 {
+		t.Errorf("run %+v", r)
+	}
+	p.Leave()
+	if m, _ := p.Position(); m.Held.TakenOver {
+		t.Error("it has left, and says that it is at work")
+	}
+}
+
+// After a death records start up to the horizon above what is committed, and a commit is asked for in
+// time; it ends when the broker knows that what was open has passed.
+func TestHorizon(t *testing.T) {
+	for _, order := range []string{"none", "key"} {
+		t.Run(order, func(t *testing.T) {
+			asked := 0
+			f := NewFeed("s", 10_000, 1<<20, Hooks{Commit: func(*Partition) { asked++ }})
+			if order == "key" {
+				f.Keep(core.PerKey)
+			}
+			p := taken(t, f, offsets.State{Deaths: 1, Suspect: offsets.None, Until: 400})
+			deliver(t, p, records(0, 1000, 10))
+			end := func(upTo int64) {
+				t.Helper()
+				for at := p.Status().Floor; at < upTo; {
+					r := nextRun(t, f)
+					r.Chunk.EndRun(r.From, r.To)
+					at = int64(r.To)
+				}
+				nothing(t, f)
+			}
+			end(offsets.Horizon)
+			if floor := p.Status().Floor; floor != offsets.Horizon || asked == 0 {
+				t.Errorf("ended up to %d, asked for %d commits", floor, asked)
+			}
+			m, _ := p.Position()
+			p.Stored(m)
+			end(2 * offsets.Horizon)
+			if floor := p.Status().Floor; floor != 2*offsets.Horizon { // above 400, but the broker does not know yet
+				t.Errorf("ended up to %d", floor)
+			}
+			m, _ = p.Position()
+			if m.Held.Deaths != 0 || m.Held.Until != 0 {
+				t.Errorf("behind what was open: %+v", m.Held)
+			}
+			p.Stored(m)
+			end(1000)
+		})
+	}
+}
+
+// One root after the other, each named before it starts; a granted one is all that passes the gate.
+func TestPick(t *testing.T) {
+	for _, order := range []string{"none", "key"} {
+		t.Run(order, func(t *testing.T) {
+			f := NewFeed("s", 1000, 1<<20, Hooks{})
+			g := NewGate()
+			f.Share(g)
+			if order == "key" {
+				f.Keep(core.PerKey)
+			}
+			p := taken(t, f, offsets.State{Deaths: 4, Suspect: 5, Strikes: 1, Until: 8})
+			g.Close()
+			pick(t, p, 5, Awaited)
+			deliver(t, p, records(0, 20, 10))
+			nothing(t, f)
+			for _, off := range []int64{5, 0, 1, 2, 3, 4, 6, 7} { // the accused first, and once
+				pick(t, p, off, Suspected)
+				if m, _ := p.Position(); m.Held.Suspect != off || (m.Held.Strikes == 1) != (off == 5) {
+					t.Errorf("at %d it would commit %+v", off, m.Held)
+				}
+				nothing(t, f)
+				if _, is := p.Pick(); is != NoRoot {
+					t.Errorf("picked beside %d", off)
+				}
+				p.Grant()
+				r := nextRun(t, f)
+				if r.To-r.From != 1 || r.Chunk.Origin(r.From).Offset != off || !p.Runs(true) {
+					t.Errorf("run %+v for %d", r, off)
+				}
+				r.Chunk.EndRun(r.From, r.To)
+				if p.Runs(false) {
+					t.Errorf("%d runs on", off)
+				}
+			}
+			if p.Careful() {
+				t.Error("still careful behind what was open")
+			}
+			nothing(t, f) // the gate
+			g.Open()
+			m, _ := p.Position()
+			p.Stored(m)
+			if r := nextRun(t, f); r.Chunk.Origin(r.From).Offset != 8 {
+				t.Errorf("run %+v", r)
+			}
+		})
+	}
+}
+
+// Who is named at two deaths is not executed; it holds its state until the dead letter is durable.
+func TestConvict(t *testing.T) {
+	var dead []Dead
+	f := NewFeed("s", 1000, 1<<20, Hooks{Dead: func(d Dead) { dead = append(dead, d) }})
+	p := taken(t, f, offsets.State{Deaths: 2, Suspect: 3, Strikes: 2, Until: 8})
+	deliver(t, p, records(0, 5, 10))
+	nothing(t, f)
+	pick(t, p, 3, Convicted)
+	p.Convict()
+	if len(dead) != 1 || dead[0].Offset() != 3 || dead[0].Cause.Reason != ReasonWorkerDeath || dead[0].Cause.Policy != ack.DeadLetter {
+		t.Fatalf("%+v", dead)
+	}
+	p.Unname(false) // its letter takes long, and it was not handed out
+	if m, _ := p.Position(); m.Held.Strikes != 2 || p.Started() != 1 || !p.Careful() {
+		t.Errorf("while the letter is written: %+v", m.Held)
+	}
+	dead[0].Done()
+	if m, _ := p.Position(); m.Held.Suspect != offsets.None || p.Careful() {
+		t.Errorf("after it: %+v", m.Held)
+	}
+	ran := 0
+	for ran < 4 {
+		r := nextRun(t, f)
+		for i := r.From; i < r.To; i++ {
+			if r.Chunk.Origin(i).Offset == 3 {
+				t.Error("it was executed")
+			}
+		}
+		ran += r.To - r.From
+		r.Chunk.EndRun(r.From, r.To)
+	}
+	if s := p.Status(); s.Floor != 5 || s.Started != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A root that waits for something else is not the suspect any more; one that a stop has kept from
+// starting is its next owner's.
+func TestUnname(t *testing.T) {
+	f := NewFeed("s", 1000, 1<<20, Hooks{})
+	p := taken(t, f, offsets.State{Deaths: 3, Suspect: offsets.None, Until: 8})
+	deliver(t, p, records(0, 10, 10))
+	pick(t, p, 0, Suspected)
+	p.Grant()
+	first := nextRun(t, f)
+	p.Unname(false)
+	if m, _ := p.Position(); m.Held.Suspect != offsets.None {
+		t.Errorf("%+v", m.Held)
+	}
+	pick(t, p, 1, Suspected)
+	if p.Started() != 2 {
+		t.Errorf("%d are started", p.Started())
+	}
+	p.Unname(true)
+	if p.Started() != 1 {
+		t.Errorf("%d are started", p.Started())
+	}
+	first.Chunk.EndRun(first.From, first.To)
+	m, _ := p.Position()
+	if m.Base != 1 || m.Held.Suspect != offsets.None {
+		t.Errorf("%+v", m)
+	}
+	p.Leave()
+	p.Accuse(0) // it has come back
+	if m, _ := p.Position(); m.Held.TakenOver || m.Held.Suspect != offsets.None {
+		t.Errorf("%+v", m.Held)
+	}
+	p.Accuse(1)
+	if m, _ := p.Position(); !m.Held.TakenOver || m.Held.Suspect != 1 || m.Held.Strikes != 0 {
+		t.Errorf("%+v", m.Held)
+	}
+}
