@@ -26,7 +26,7 @@ func TestG4RecordThatKills(t *testing.T) {
 		most   int // deaths
 		before func(p int32) offsets.State
 	}{
-		// The commits are slow: it has run long before the second one.
+		// A life's first commit is slow: it would have run long before.
 		"the first record": {killick.Origin{Topic: "in", Partition: 1, Offset: 0}, 5, nil},
 		"amid others":      {killick.Origin{Topic: "in", Partition: 1, Offset: 62}, 6, nil},
 		// Two deaths are known of the other partitions, and none of its own: all take turns.
@@ -46,7 +46,6 @@ func TestG4RecordThatKills(t *testing.T) {
 						w.commit("in", p, 0, offsets.Encode(offsets.Map{Held: tt.before(p)}))
 					}
 				}
-				w.b.DelayAnswers(kmsg.OffsetCommit, 5*time.Millisecond)
 				var c tally
 				deaths := 0
 				for {
@@ -67,15 +66,20 @@ func TestG4RecordThatKills(t *testing.T) {
 						<-time.After(time.Millisecond)
 						return nil
 					})).ByPartition("in").Tasks(partitions)
+					gate := make(chan struct{})
+					slow := w.b.Hold(kmsg.OffsetCommit, gate)
+					time.AfterFunc(50*time.Millisecond, func() { close(gate) })
 					r := w.start(top)
 					if w.diesOr(dies, func() bool { return w.allCommitted("in", partitions, each) }) {
 						deaths++
 						r.kill()
+						slow.Remove()
 						if deaths > tt.most {
 							w.Fatalf("%d deaths", deaths)
 						}
 						continue
 					}
+					slow.Remove()
 					r.end()
 					break
 				}

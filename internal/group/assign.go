@@ -193,6 +193,9 @@ func (r *Reader) openOne(o *opening) {
 			r.commits.adopt(o.key, o.had)
 		}
 	}
+	if !rules.LatestIsCommittedFirst {
+		p.Unmarked() // the mistake: no first commit is waited for
+	}
 	r.hunt.opened(p)
 }
 
