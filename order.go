@@ -49,7 +49,7 @@ func (o Order) check() error {
 // Order sets the default order of all spouts. See [SpoutDecl.Order].
 func (t *Topology) Order(o Order) *Topology {
 	t.check(o.check())
-	t.order = o
+	t.order, t.orderWhere = o, callerAbove(2)
 	return t
 }
 

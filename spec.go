@@ -5,9 +5,10 @@ import "time"
 // Spec is a validated topology: what the engine, the coordinator and tools read. It is
 // read-only.
 type Spec struct {
-	Name   string
-	Spouts []SpoutSpec
-	Bolts  []BoltSpec // in topological order: inputs come from spouts and earlier bolts
+	Name      string
+	Guarantee Guarantee
+	Spouts    []SpoutSpec
+	Bolts     []BoltSpec // in topological order: inputs come from spouts and earlier bolts
 }
 
 // SpoutSpec is one spout, with its defaults filled in.

@@ -12,14 +12,18 @@ import (
 // what is said and never fail; [Topology.Validate] reports all mistakes at once, each
 // with the place in the code. A Topology is not safe for concurrent use.
 type Topology struct {
-	name     string
-	where    string
-	retry    Retry
-	timeout  time.Duration
-	pending  pending
-	order    Order
-	spouts   []*SpoutDecl
-	bolts    []*BoltDecl
+	name      string
+	where     string
+	retry     Retry
+	timeout   time.Duration
+	pending   pending
+	order     Order
+	spouts    []*SpoutDecl
+	bolts     []*BoltDecl
+	guarantee Guarantee
+
+	retryWhere, orderWhere string // where they were said; "": they were not
+
 	mistakes []error // said by the builder calls themselves
 }
 
@@ -44,7 +48,11 @@ func New(name string) *Topology { return &Topology{name: name, where: caller()} 
 func (t *Topology) Name() string { return t.name }
 
 // Retry sets the default policy of all components.
-func (t *Topology) Retry(r Retry) *Topology { t.retry = r; t.check(r.validate()); return t }
+func (t *Topology) Retry(r Retry) *Topology {
+	t.retry, t.retryWhere = r, callerAbove(2)
+	t.check(r.validate())
+	return t
+}
 
 // Timeout sets the default message timeout of all components: how long user code may
 // have a tuple. Default: 30s.

@@ -25,6 +25,7 @@ func (t *Topology) Spec() (*Spec, error) {
 	for _, d := range t.bolts {
 		b.bolt(d)
 	}
+	b.guarantee()
 	b.topics()
 	b.inputs()
 	b.order()

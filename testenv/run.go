@@ -134,6 +134,9 @@ func run(top *killick.Topology, in []Input) (*Result, error) {
 		s := &spec.Spouts[i]
 		if !s.Kafka() {
 			f := engine.NewSpoutFeed(s, spec.Name, r.event)
+			if spec.Guarantee == killick.AtMostOnce {
+				f.Once()
+			}
 			spouts = append(spouts, f)
 			cfg.Feeds[s.Name] = f
 			continue

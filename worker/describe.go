@@ -16,6 +16,9 @@ import (
 func describe(s *killick.Spec, c Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "topology %s, consumer group %s\n", s.Name, c.Group)
+	if s.Guarantee != killick.AtLeastOnce {
+		fmt.Fprintf(&b, "guarantee: %s\n", s.Guarantee)
+	}
 	g := newGraph(s)
 	for i := range s.Spouts {
 		sp := &s.Spouts[i]
@@ -25,7 +28,11 @@ func describe(s *killick.Spec, c Config) string {
 			if sp.Kafka() {
 				unit = "partition"
 				row("reads", "%s", reads(sp))
-				row("dead letters", "%s", strings.Join(deadLetters(sp, s.Name), ", "))
+				if s.Guarantee == killick.AtMostOnce {
+					row("dead letters", "none")
+				} else {
+					row("dead letters", "%s", strings.Join(deadLetters(sp, s.Name), ", "))
+				}
 			} else {
 				row("source", "%T, %s", sp.Source, count(sp.Tasks, "task"))
 			}
@@ -55,7 +62,11 @@ func describe(s *killick.Spec, c Config) string {
 				row("tick", "every %s", shortDuration(bo.Tick))
 			}
 			row("time-out", "%s", shortDuration(bo.Timeout))
-			row("retry", "%s", retry(bo.Retry))
+			if s.Guarantee == killick.AtMostOnce {
+				row("retry", "none: what fails is dropped")
+			} else {
+				row("retry", "%s", retry(bo.Retry))
+			}
 			if k := bo.Info.Sink; k != nil && k.Topic != "" {
 				row("writes", "topic %s", k.Topic)
 			} else if k != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/internal/engine"
 )
 
@@ -62,6 +63,7 @@ var metrics = []struct {
 	{"killick_drain_duration_seconds", "How long the stop of the worker has been draining; 0: it does not stop.", nil},
 	{"killick_worker_info", "The worker's number in its group, \"none\" before it has one, its place, and whether it stands by.", []string{"number", "place", "standby"}},
 	{"killick_drain_abandoned_total", "Roots that were open when their partition went away.", nil},
+	{"killick_dropped_total", "Records of an at-most-once topology that are known to be dropped. reason: failed (its one try), abandoned (it was committed and had not ended when its partition went away).", []string{"reason"}},
 	{"killick_build_info", "Version of killick and of Go.", []string{"version", "goversion"}},
 }
 
@@ -126,7 +128,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		seconds("killick_backpressure_seconds_total", b.Blocked, b.Component)
 		histogram("killick_execute_duration_seconds", engine.DurationBounds[:], b.Buckets, b.Nanos, b.Component)
 	}
+	dropped := int64(0)
 	for _, s := range spouts {
+		dropped += s.Dead + s.Skipped
 		count("killick_tuples_emitted_total", s.Emitted, s.Spout, "")
 		for result, n := range map[string]int64{"acked": s.Acked, "dead": s.Dead, "skipped": s.Skipped, "replayed": s.Replayed} {
 			count("killick_trees_completed_total", n, s.Spout, result)
@@ -143,6 +147,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge("killick_retries_waiting", float64(e.Waiting()))
 	for reason, n := range map[string]int64{"double": e.Ignored.Double.Load(), "late": e.Ignored.Late.Load(), "lost_partition": e.Ignored.Lost.Load()} {
 		count("killick_ignored_acks_total", n, reason)
+	}
+	if c.w.spec.Guarantee == killick.AtMostOnce {
+		count("killick_dropped_total", dropped, "failed")
+		if c.w.reader != nil {
+			count("killick_dropped_total", c.w.reader.Status().Stats.Abandoned, "abandoned")
+		}
 	}
 	if c.w.reader != nil {
 		c.kafka(count, gauge, ch)

@@ -323,6 +323,9 @@ func (w *Worker) build(ctx context.Context) error {
 		s := &w.spec.Spouts[i]
 		if !s.Kafka() {
 			f := engine.NewSpoutFeed(s, w.spec.Name, w.sayer.event)
+			if w.spec.Guarantee == killick.AtMostOnce {
+				f.Once()
+			}
 			w.spouts = append(w.spouts, f)
 			ecfg.Feeds[s.Name], intakes[s.Name] = f, f
 			continue
@@ -333,16 +336,23 @@ func (w *Worker) build(ctx context.Context) error {
 		}
 		f := partition.NewFeed(s.Name, s.Pending, s.PendingBytes, partition.Hooks{Resume: w.resume, Commit: w.hasten, Dead: w.letters.Put})
 		f.Keep(core.Order(s.Order))
+		if w.spec.Guarantee == killick.AtMostOnce {
+			f.CommitFirst()
+		}
 		w.sources = append(w.sources, &group.Source{Spec: s, Kafka: k, Feed: f})
 		ecfg.Feeds[s.Name], intakes[s.Name] = f, f
 	}
 	w.pauses.built(intakes)
+	newTopic := w.ensureDLQ
+	if w.spec.Guarantee == killick.AtMostOnce {
+		newTopic = nil // there are no dead letters
+	}
 	var err error
 	if kafkaSpouts {
 		w.active(false) // until the group says so
 		w.reader, err = group.New(group.Config{Cluster: w.cfg.clusterFor(w.cluster, false), Group: w.cfg.Group, Topology: w.spec.Name,
 			Consumer: w.cfg.consumer(), Sources: w.sources, CommitInterval: w.cfg.CommitInterval, Log: w.log,
-			Fatal: w.fatal, NewTopic: w.ensureDLQ, Drain: w.cfg.Drain, Patience: patience(w.spec), Trees: trees{w}, Shape: shape(w.spec), Single: single(w.spec), Active: w.active})
+			Fatal: w.fatal, NewTopic: newTopic, Drain: w.cfg.Drain, Patience: patience(w.spec), Trees: trees{w}, Shape: shape(w.spec), Single: single(w.spec), Active: w.active})
 		if err != nil {
 			return err
 		}

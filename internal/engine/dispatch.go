@@ -232,7 +232,11 @@ func (d *dispatcher) values(f *frame, vs valued) {
 // refuse ends the i-th root dead before any component has seen it.
 func (d *dispatcher) refuse(f *frame, i int, reason string, err error, key, value []byte) {
 	d.e.cfg.Observe(Event{Kind: TupleDead, Component: d.spec.Name, ID: idOf(f.run.Chunk, i), Attempt: f.attempt, Reason: reason, Err: err})
-	f.kill(i, &ack.Cause{Outcome: ack.Dead, Component: d.spec.Name, Reason: reason, Err: err, Attempts: f.attempt, Key: key, Value: value})
+	policy := ack.DeadLetter
+	if d.e.once {
+		policy = ack.Skip
+	}
+	f.kill(i, &ack.Cause{Outcome: ack.Dead, Policy: policy, Component: d.spec.Name, Reason: reason, Err: err, Attempts: f.attempt, Key: key, Value: value})
 }
 
 // room makes the frame's values, all of them noValue yet.

@@ -290,7 +290,7 @@ func (o *router) routeRecord(f *frame, p *port, i int) {
 			to := ed.to
 			to.stats.dead.Add(1)
 			o.e.cfg.Observe(Event{Kind: TupleDead, Component: to.spec.Name, ID: it.id(), Attempt: it.attempt(), Reason: "grouping", Err: err})
-			f.kill(i, &ack.Cause{Outcome: ack.Dead, Component: to.spec.Name, Reason: "grouping", Err: err, Policy: policyOf(to.spec.Retry.After),
+			f.kill(i, &ack.Cause{Outcome: ack.Dead, Component: to.spec.Name, Reason: "grouping", Err: err, Policy: to.policy(),
 				Attempts: it.attempt(), Key: it.record().Key(), Value: it.safeBytes()})
 			return
 		}

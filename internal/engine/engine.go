@@ -87,6 +87,7 @@ func (e *StopError) Unwrap() error { return e.Err }
 // Engine runs one topology once.
 type Engine struct {
 	cfg     Config
+	once    bool         // at most once: a failed try drops its root
 	comps   []*component // bolts, in topological order
 	byName  map[string]*component
 	spouts  []*dispatcher
@@ -126,7 +127,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Observe == nil {
 		cfg.Observe = func(Event) {}
 	}
-	e := &Engine{cfg: cfg, byName: map[string]*component{}, fatal: make(chan error, 1)}
+	e := &Engine{cfg: cfg, once: cfg.Spec.Guarantee == killick.AtMostOnce, byName: map[string]*component{}, fatal: make(chan error, 1)}
 	e.delays = newDelays(e.urgent)
 	e.hard, e.hardStop = context.WithCancelCause(context.Background())
 	shortest := time.Hour

@@ -58,7 +58,7 @@ func (c *component) fail(en *entry, reason string, err error, stack []byte) {
 		wait = fixed(d)
 	}
 	switch {
-	case killick.IsPermanent(err):
+	case killick.IsPermanent(err), c.e.once && rules.OnceIsOneTry:
 	case (killick.IsFailTree(err) || retry.Tree) && !it.loose:
 		c.stats.replays.Add(1)
 		it.anchors.Fail(&ack.Cause{Outcome: ack.Replayed, Component: c.spec.Name, Task: en.t.index, Reason: reason, Err: err,
@@ -110,7 +110,7 @@ func (c *component) giveUp(en *entry, ev Event, reason string, err error) {
 		c.e.cfg.Observe(ev)
 		return
 	}
-	policy := policyOf(c.spec.Retry.After)
+	policy := c.policy()
 	ev.Kind = TupleDead
 	c.e.cfg.Observe(ev)
 	if policy == ack.Stop {
@@ -138,6 +138,14 @@ func (en *entry) parkReleased() {
 			en.t.e.parked.add(t)
 		}
 	})
+}
+
+// policy is what becomes of a root that the component gives up.
+func (c *component) policy() ack.Policy {
+	if c.e.once {
+		return ack.Skip
+	}
+	return policyOf(c.spec.Retry.After)
 }
 
 func policyOf(a killick.After) ack.Policy {

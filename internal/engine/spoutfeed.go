@@ -21,6 +21,7 @@ type SpoutFeed struct {
 	port     *port
 	epoch    ack.Epoch
 	observe  func(Event)
+	once     bool // see Once
 
 	mu      sync.Mutex
 	tasks   []*spoutTask
@@ -261,8 +262,27 @@ func (t *spoutTask) add(m killick.Message, done func(error)) {
 	f.Poke()
 }
 
+// Once makes the feed one of an at-most-once topology: done is called, with nil, before its message is
+// handed out. It is called before Run.
+func (f *SpoutFeed) Once() { f.once = true }
+
 // Next implements Feed.
 func (f *SpoutFeed) Next(ctx context.Context, r *Run) error {
+	err := f.next(ctx, r)
+	if err == nil && f.once && r.Chunk != nil {
+		c := r.Chunk.(*spoutChunk)
+		for i := r.From; i < r.To; i++ {
+			f.mu.Lock()
+			done := c.dones[i]
+			c.dones[i] = nil
+			f.mu.Unlock()
+			f.tell(done, nil)
+		}
+	}
+	return err
+}
+
+func (f *SpoutFeed) next(ctx context.Context, r *Run) error {
 	return f.Intake.Next(ctx, func(bool) (found, end bool) {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -42,6 +42,9 @@ type commits struct {
 	enc       offsets.Encoder
 	refused   *kafka.Lease // refused for good; not used again until refusedAt + renewTime
 	refusedAt time.Time
+	// spent is a lease under which a commit of an at-most-once topology is perhaps on its way still:
+	// nothing is claimed under its generation any more.
+	spent kafka.Lease
 
 	// state guards what others may see.
 	state   sync.Mutex
@@ -178,13 +181,14 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 		return 0, ctx.Err()
 	}
 	lease := c.r.lease.Load() // before the positions; see the package comment
-	items, doubtful := c.collect()
+	refused := lease != nil && lease == c.refused && time.Since(c.refusedAt) < renewTime || lease != nil && c.isSpent(lease)
+	items, doubtful := c.collect(lease != nil && !refused)
 	switch {
 	case len(items)+doubtful == 0:
 		return 0, nil
 	case lease == nil:
 		return len(items) + doubtful, kafka.ErrNoLease
-	case lease == c.refused && time.Since(c.refusedAt) < renewTime:
+	case refused:
 		return len(items) + doubtful, ErrRenewal
 	case len(items) == 0:
 		return doubtful, ErrDoubt
@@ -209,6 +213,10 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 	if err != nil {
 		// Stored or not, and perhaps stored later: the next commit carries the state of then.
 		c.add(&c.count.Failed, len(items))
+		for i := range items {
+			items[i].p.Withdraw()
+		}
+		c.doubt(lease)
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			c.say(err, lease, &ps[0], len(ps))
 		}
@@ -224,6 +232,10 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 			continue
 		}
 		left++
+		it.p.Withdraw()
+		if errors.Is(res.Err, kerr.RequestTimedOut) || errors.Is(res.Err, kerr.UnknownServerError) || errors.Is(res.Err, kafka.ErrNoAnswer) {
+			c.doubt(lease)
+		}
 		// What may pass is said rather than what will not: the caller tries again then.
 		if err == nil || kafka.Refusal(err) == kafka.Fatal {
 			err = res.Err
@@ -276,11 +288,14 @@ func (c *commits) refusal(it *item, err error, lease *kafka.Lease) {
 }
 
 // collect takes the positions that differ from what is stored, or whose refresh is due; doubtful is
-// how many of topics under suspicion are left out.
-func (c *commits) collect() (items []item, doubtful int) {
+// how many of topics under suspicion are left out. claim: those that commit first may claim records.
+func (c *commits) collect(claim bool) (items []item, doubtful int) {
 	now := time.Now()
 	for _, s := range c.r.cfg.Sources {
 		for _, p := range s.Feed.Partitions() {
+			if s.Feed.First() && claim {
+				p.Claim()
+			}
 			pos, ok := p.Position()
 			if !ok {
 				continue
@@ -297,6 +312,7 @@ func (c *commits) collect() (items []item, doubtful int) {
 			id, suspect := c.r.topics[p.Topic].ID, c.r.suspects[p.Topic]
 			c.r.mu.Unlock()
 			if suspect {
+				p.Withdraw()
 				doubtful++
 				continue
 			}

@@ -286,7 +286,10 @@ func (r *Reader) shut(k partition.Key, why string) {
 		r.mu.Lock()
 		r.stats.Abandoned += int64(left)
 		r.mu.Unlock()
-		r.log.Warn().Str("topic", k.Topic).Int32("partition", k.ID).Int("open", left).Str("why", why).
-			Msg("the partition went away with open records; its next owner runs them again")
+		what := "the partition went away with open records; its next owner runs them again"
+		if o.src.Feed.First() {
+			what = "the partition went away with records that were committed and have not ended: they are not run again"
+		}
+		r.log.Warn().Str("topic", k.Topic).Int32("partition", k.ID).Int("open", left).Str("why", why).Msg(what)
 	}
 }

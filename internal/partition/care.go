@@ -118,6 +118,7 @@ func (p *Partition) Stored(m offsets.Map) {
 	p.held = false
 	c := &p.care
 	c.stored = max(c.stored, m.Base)
+	p.confirmed = max(p.confirmed, m.Base)
 	c.taking = c.taking && !m.Held.TakenOver
 	c.watched = c.watched && m.Held.Deaths > 0
 	p.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -35,6 +36,8 @@ type Feed struct {
 	high    int64 // bytes per partition above which fetching pauses
 	hooks   Hooks
 	order   core.Order
+	first   bool        // see CommitFirst
+	halts   atomic.Bool // no record is claimed any more: the feed is paused, or has stopped
 
 	mu    sync.Mutex
 	parts []*Partition
@@ -46,8 +49,10 @@ type Feed struct {
 	// paused: no root is started, of partitions that open later neither. Started ones go on.
 	paused bool
 	gate   *Gate
+	// stopping: Stop was called.
+	stopping bool
 
-	core.Intake // Wake and Stop, as engine.Feed has them
+	core.Intake // Wake, as engine.Feed has it
 }
 
 // Key names a partition.
@@ -63,6 +68,13 @@ func NewFeed(spout string, pending int, bytes int64, hooks Hooks) *Feed {
 
 // Keep sets the order that records are kept in. It is called before the first Open.
 func (f *Feed) Keep(o core.Order) { f.order = o }
+
+// CommitFirst makes the feed one of an at-most-once topology: a record starts when a commit behind it is
+// stored, see Partition.Claim. It is called before the first Open.
+func (f *Feed) CommitFirst() { f.first = true }
+
+// First reports whether records start after they were committed.
+func (f *Feed) First() bool { return f.first }
 
 // Bound makes the run a bounded one. ends has the end of each partition; it is called before
 // the first Open.
@@ -109,7 +121,13 @@ func (f *Feed) Over(k Key) {
 // new owner; if it is taken over, records are kept back until that is committed. held keeps them back
 // until the base is.
 func (f *Feed) Open(topic string, id int32, base int64, m offsets.Map, held bool) *Partition {
+	if f.first {
+		m.Held.TakenOver = false // nothing runs twice, so nothing has to be found
+	}
 	p := &Partition{Topic: topic, ID: id, feed: f, ledger: offsets.Open(base, m), until: -1, held: held, care: takeOver(base, m.Held)}
+	if f.first {
+		p.claimed, p.confirmed, p.held, p.recalls = base, base, false, m.Next > base
+	}
 	if f.order == core.PerKey {
 		p.lanes = core.NewLanes[place]()
 	}
@@ -170,21 +188,32 @@ func (f *Feed) dead(d Dead) { f.hooks.Dead(d) }
 func (f *Feed) Pause(on bool) {
 	f.mu.Lock()
 	f.paused = on
+	f.halts.Store(on || f.stopping)
 	f.mu.Unlock()
 	f.Poke()
+}
+
+// Stop implements engine.Feed. Records that are claimed still come.
+func (f *Feed) Stop() {
+	f.mu.Lock()
+	f.stopping = true
+	f.halts.Store(true) // before Next can see the stop: what it does not find then was never claimed
+	f.mu.Unlock()
+	f.Intake.Stop()
 }
 
 // Next implements engine.Feed: partitions take turns.
 func (f *Feed) Next(ctx context.Context, r *engine.Run) error {
 	return f.Intake.Next(ctx, func(stopped bool) (found, end bool) {
-		if stopped {
+		if stopped && !f.first {
 			return false, true
 		}
+		granted := 0
 		var resume, commit []*Partition
 		f.mu.Lock()
 		closed := f.gate.closed.Load()
 		n, most := len(f.parts), runSize
-		if f.paused {
+		if f.paused && !stopped {
 			most = 0
 		}
 		for k := range n {
@@ -195,9 +224,10 @@ func (f *Feed) Next(ctx context.Context, r *engine.Run) error {
 			if p.resumeLocked() {
 				resume = append(resume, p)
 			}
-			if p.care.watched && p.urgentLocked() {
+			if p.care.watched && p.urgentLocked() || p.wantsLocked() {
 				commit = append(commit, p)
 			}
+			granted += p.granted
 			if f.ends != nil && p.finishedLocked() {
 				f.over[Key{p.Topic, p.ID}] = true
 			}
@@ -209,7 +239,7 @@ func (f *Feed) Next(ctx context.Context, r *engine.Run) error {
 				break
 			}
 		}
-		end = f.ends != nil && len(f.over) >= len(f.ends)
+		end = f.ends != nil && len(f.over) >= len(f.ends) || stopped && granted == 0
 		f.mu.Unlock()
 		for _, p := range resume {
 			f.resume(p)

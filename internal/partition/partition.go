@@ -46,6 +46,12 @@ type Partition struct {
 	// started; what waits there is behind the cursor and not started, at most feed.pending.
 	lanes *core.Lanes[place]
 
+	// Of a feed that commits first; see first.go. Offsets below claimed are in a commit that is under
+	// way or stored, those below confirmed in one that is stored: base <= confirmed <= claimed.
+	claimed, confirmed int64
+	granted            int  // records below claimed that have not started
+	recalls            bool // the completion map knows of ends above claimed
+
 	ends struct {
 		sync.Mutex
 		list []end
@@ -163,11 +169,14 @@ func (p *Partition) takeLocked(max int) (c *chunk, from, to int) {
 	if p.feed.order == core.PerPartition && rules.OrderOverRetries {
 		max = min(max, 1-p.started)
 	}
-	if p.closed || p.held || p.care.taking || p.releasing || max <= 0 {
+	if p.closed || p.held || p.care.taking || p.releasing && !p.feed.first || max <= 0 {
 		return nil, 0, 0
 	}
 	if p.lanes != nil {
 		return p.takeInOrderLocked(max)
+	}
+	if p.feed.first && rules.CommitsBeforeProcessing {
+		return p.takeConfirmedLocked(max)
 	}
 	for len(p.queue) > 0 {
 		c = p.queue[0]
@@ -265,7 +274,8 @@ func (p *Partition) Close() (open int) {
 	p.drainLocked()
 	p.closed = true
 	p.ledger.Close()
-	open = p.started
+	open = p.started + p.lostLocked()
+	p.granted = 0
 	p.started, p.queue, p.bytes, p.lanes = 0, nil, 0, nil
 	return open
 }
@@ -278,13 +288,13 @@ func (p *Partition) Release() {
 	p.releasing = true
 }
 
-// Started returns how many roots were handed out and have not ended. Those that want a dead letter
+// Started returns how many roots were handed out, or are claimed to be, and have not ended. Those that want a dead letter
 // have not until it is durable.
 func (p *Partition) Started() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drainLocked()
-	return p.started
+	return p.started + p.granted
 }
 
 // Epoch is that of the partition's trees.
@@ -302,6 +312,9 @@ func (p *Partition) Position() (offsets.Map, bool) {
 		return offsets.Map{}, false
 	}
 	p.drainLocked()
+	if p.feed.first {
+		return p.claimLocked(), true
+	}
 	m := p.ledger.Snapshot()
 	m.Held = p.heldLocked()
 	return m, true
@@ -360,6 +373,8 @@ type chunk struct {
 	// fresh: no record had ended before it was delivered. Records are started in order, so what
 	// lies behind the cursor is open.
 	fresh bool
+	// claimed is how many of the first records are in a commit, of a feed that commits first.
+	claimed int
 }
 
 func (c *chunk) Origin(i int) core.Origin {
@@ -377,7 +392,7 @@ func (c *chunk) EndRun(from, to int) {
 	ended := c.endRunLocked(from, to)
 	p.endedLocked(c, ended)
 	resume := p.resumeLocked()
-	full = full || p.feed.order != core.NoOrder // another one's turn may have come
+	full = full || p.feed.order != core.NoOrder || p.feed.first // another one's turn may have come
 	p.mu.Unlock()
 	if ended == to-from { // else one of them is not ours to recycle, or the assignment is over
 		for _, r := range recs[from:to] {
@@ -393,7 +408,7 @@ func (c *chunk) EndRun(from, to int) {
 }
 
 func (c *chunk) End(i int, cause *ack.Cause) {
-	if cause != nil && cause.Policy == ack.DeadLetter {
+	if cause != nil && cause.Policy == ack.DeadLetter && !c.p.feed.first {
 		if !rules.OrderOverDeadLetters {
 			c.letPass(i)
 		}

@@ -80,6 +80,17 @@ const (
 	OrderOverDeadLetters = true
 )
 
+// At most once.
+const (
+	// CommitsBeforeProcessing: a record starts when a commit behind it is confirmed.
+	CommitsBeforeProcessing = true
+	// OnceIsOneTry: a try that fails is the last one.
+	OnceIsOneTry = true
+	// DoubtIsFenced: after a commit whose outcome is not known nothing is claimed under its generation,
+	// lest it arrive later and set the offset back.
+	DoubtIsFenced = true
+)
+
 // Membership.
 const (
 	// ReleaseBeforeMoving: a partition is not taken from a member that claims it; it is asked for.

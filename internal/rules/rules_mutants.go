@@ -34,6 +34,9 @@ var (
 	DrainBeforeLastCommit   = holds("DrainBeforeLastCommit")
 	OrderOverRetries        = holds("OrderOverRetries")
 	OrderOverDeadLetters    = holds("OrderOverDeadLetters")
+	CommitsBeforeProcessing = holds("CommitsBeforeProcessing")
+	OnceIsOneTry            = holds("OnceIsOneTry")
+	DoubtIsFenced           = holds("DoubtIsFenced")
 	ReleaseBeforeMoving     = holds("ReleaseBeforeMoving")
 	ReleaseDrains           = holds("ReleaseDrains")
 	NewestClaimCounts       = holds("NewestClaimCounts")
@@ -73,6 +76,9 @@ var names = []string{
 	"DrainBeforeLastCommit",
 	"OrderOverRetries",
 	"OrderOverDeadLetters",
+	"CommitsBeforeProcessing",
+	"OnceIsOneTry",
+	"DoubtIsFenced",
 	"ReleaseBeforeMoving",
 	"ReleaseDrains",
 	"NewestClaimCounts",

@@ -41,6 +41,10 @@ var table = []mutant{
 	{"OrderOverRetries", "P1", "./worker", "TestOrderOverRetries", false},
 	{"OrderOverDeadLetters", "P1", "./internal/partition", "TestOrderOverDeadLetters", true},
 
+	{"CommitsBeforeProcessing", "P2", "./worker", "TestAtMostOnceOverKills", false},
+	{"OnceIsOneTry", "P2", "./internal/engine", "TestOnceIsOneTry", true},
+	{"DoubtIsFenced", "P2", "./worker", "TestAtMostOnceDoubt", false},
+
 	{"ReleaseBeforeMoving", "G7", ".", "TestG7MovesAreReleased", true},
 	{"ReleaseDrains", "G7", ".", "TestG7MovesAreReleased", false},
 	{"NewestClaimCounts", "G7", "./internal/balance", "TestPlan", false},
