@@ -55,7 +55,7 @@ soak: ## Model tests with STEPS random steps (1000000), and tests of volume at t
 	@KILLICK_FULL=1 KILLICK_MODEL_STEPS=$(STEPS) $(GO) run ./internal/tools/gotest -run 'Model|$(FULL)' -count 1 -timeout 60m $(PKG)
 
 # The names of the tests that have a long form of this kind.
-FAULTS ?= MovesOfProcesses|OnlyOwnersCommit|KillsTheProcess|StuckTask|KilledAgain
+FAULTS ?= MovesOfProcesses|OnlyOwnersCommit|KillsTheProcess|StuckTask|KilledAgain|AtMostOnceOverKills
 faults: ## The long forms of tests with processes that come, go, freeze and die (10 to 30 minutes)
 	@KILLICK_FULL=1 $(GO) run ./internal/tools/gotest -run '$(FAULTS)' -count 1 -timeout 60m -v ./worker
 

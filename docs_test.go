@@ -114,7 +114,7 @@ func TestFromStormNames(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"killick.Guarantee", "killick.AtMostOnce", "killick.ExactlyOnce", "killick.Later"} {
+	for _, name := range []string{"killick.ExactlyOnce", "killick.Later"} {
 		if have[name] {
 			t.Errorf("there is %s, and %s says that what it is for is not there yet", name, fromStorm)
 		}
