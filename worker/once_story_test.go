@@ -100,12 +100,12 @@ func TestAtMostOnceOverKills(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 7))
 				var c tally
 				var mu sync.Mutex
-				pause := func(most int) {
+				draw := func(n int) int {
 					mu.Lock()
-					d := time.Duration(rng.IntN(most)) * time.Millisecond
-					mu.Unlock()
-					s.pass(d)
+					defer mu.Unlock()
+					return rng.IntN(n)
 				}
+				pause := func(most int) { s.pass(time.Duration(draw(most)) * time.Millisecond) }
 				top := func() *killick.Topology {
 					return once(&c, window, func(context.Context, *killick.Tuple, killick.Emitter) error { pause(20); return nil })
 				}
@@ -117,9 +117,9 @@ func TestAtMostOnceOverKills(t *testing.T) {
 					}
 					r := s.start(top(), func(c *worker.Config) { c.Drain = time.Millisecond }) // a kill leaves no time
 					s.until("it works", func() bool { return len(r.parts("in")) == partitions })
-					for range rng.IntN(4) {
+					for range draw(4) {
 						pause(100)
-						switch rng.IntN(3) {
+						switch draw(3) {
 						case 0:
 							s.b.Fail(kmsg.OffsetCommit, kerr.RequestTimedOut, 1)
 							doubts++
