@@ -8,25 +8,42 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// logger returns the logger that c asks for: its own, or one on stderr.
+// logger returns the logger that c asks for: its own, or one on stderr. It is asked for its level before
+// a line is made.
 func (c Config) logger() zerolog.Logger {
+	log, g := c.gated()
+	if g != nil {
+		log = log.Level(zerologLevel(c.withDefaults().LogLevel))
+	}
+	return log
+}
+
+// gated is logger with a level that may change, and what changes it; nil: that is somebody else's.
+func (c Config) gated() (zerolog.Logger, *gate) {
 	if c.Logger != nil {
-		return *c.Logger
+		return *c.Logger, nil
 	}
 	if c.Slog != nil {
-		return zerolog.New(slogWriter{c.Slog.Handler()})
+		return zerolog.New(slogWriter{c.Slog.Handler()}), nil
 	}
 	c = c.withDefaults()
 	var w io.Writer = os.Stderr
 	if c.logTo != nil {
 		w = c.logTo
 	}
-	return newLogger(w, isTerminal(os.Stderr), os.Getenv("NO_COLOR") != "", c.LogLevel, c.LogFormat)
+	return newGated(w, isTerminal(os.Stderr), os.Getenv("NO_COLOR") != "", c.LogLevel, c.LogFormat)
 }
 
-// newLogger builds a logger on w. Values of level and format are those that
+// newLogger builds a logger on w that keeps its level. Values of level and format are those that
 // Validate lets through.
 func newLogger(w io.Writer, terminal, noColor bool, level, format string) zerolog.Logger {
+	log, _ := newGated(w, terminal, noColor, level, format)
+	return log.Level(zerologLevel(level)) // so that nothing is made of lines that nobody wants
+}
+
+// newGated builds a logger on w. Its gate decides about the level; lines of the worker are too few for
+// those below it to cost anything.
+func newGated(w io.Writer, terminal, noColor bool, level, format string) (zerolog.Logger, *gate) {
 	if format == "console" || format == "auto" && terminal {
 		w = zerolog.ConsoleWriter{
 			Out:        w,
@@ -34,14 +51,9 @@ func newLogger(w io.Writer, terminal, noColor bool, level, format string) zerolo
 			TimeFormat: "15:04:05.000",
 		}
 	}
-	least, err := zerolog.ParseLevel(level)
-	switch {
-	case level == "off":
-		least = zerolog.Disabled
-	case err != nil:
-		least = zerolog.InfoLevel
-	}
-	return zerolog.New(w).Level(least).Hook(timestamp{})
+	g := &gate{w: w}
+	g.least.Store(int32(zerologLevel(level)))
+	return zerolog.New(g).Hook(timestamp{}), g
 }
 
 // timestamp adds the time with milliseconds; zerolog's own field follows a

@@ -26,11 +26,12 @@ import (
 //
 // Signals: SIGTERM and SIGINT drain, commit and leave the group; a second one ends the process at
 // once. SIGTSTP pauses all spouts (see [Worker.Pause]), SIGCONT lets those go on that it has paused.
-// SIGUSR1 writes to the log what the worker is at: components, partitions, open tuples.
+// SIGHUP, if stderr is no terminal, reads the configuration again: another log level counts at once,
+// and what else has changed is named as wanting a restart. SIGUSR1 writes to the log what the worker is at: components, partitions, open tuples.
 // SIGQUIT is Go's own: it ends the process with the stacks of all goroutines.
 //
 // Each change may set in the Config what flags, environment and file cannot say, such as options of
-// franz-go or a logger. It is called after these have been read, for every command.
+// franz-go or a logger. It is called after these have been read, for every command, and again at SIGHUP.
 func Main(t *killick.Topology, change ...func(*Config)) {
 	os.Exit(Command(t, os.Args[1:], os.Environ(), os.Stdout, os.Stderr, change...))
 }

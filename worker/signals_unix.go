@@ -11,6 +11,10 @@ import (
 // others asks for the signals that do not end the process.
 func (p *program) others(ch chan<- os.Signal) {
 	signal.Notify(ch, syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGUSR1)
+	// Of a program on a terminal it says that the terminal has gone, and ends it; nohup ignores it.
+	if f, ok := p.stderr.(*os.File); !signal.Ignored(syscall.SIGHUP) && !(ok && isTerminal(f)) {
+		signal.Notify(ch, syscall.SIGHUP)
+	}
 }
 
 // other handles one of them.
@@ -21,6 +25,8 @@ func (p *program) other(w *Worker, s os.Signal) {
 		w.setPauses(func(by wish) wish { return by | bySignal })
 	case syscall.SIGCONT: // comes after a SIGSTOP, too, and then means nothing
 		w.setPauses(func(by wish) wish { return by &^ bySignal })
+	case syscall.SIGHUP:
+		p.reload(w)
 	case syscall.SIGUSR1:
 		w.dump()
 	}

@@ -3,6 +3,9 @@
 package worker_test
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -45,5 +48,44 @@ func TestPauseBySignal(t *testing.T) {
 	}
 	if code := c.code(t); code != 0 || !s.atEnd("in") {
 		t.Errorf("exit code %d, committed %v", code, s.committed("in"))
+	}
+}
+
+// SIGHUP: another log level counts at once, other settings are named, and a file that is not sound
+// changes nothing. SIGUSR1 has a dump written.
+func TestReloadBySignal(t *testing.T) {
+	b := embedded.Start(t, embedded.Topic("in", 1))
+	s := newStory(t, b)
+	file := filepath.Join(t.TempDir(), "k.yaml")
+	set := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("log: {level: warn}\ndrain: 9s\n")
+	s.produce("in", 0, "a")
+	c := spawn(t, b, "endless", "--http=off", "--config="+file)
+	c.says(t, "ran a")
+	send := func(sig syscall.Signal, parts ...string) {
+		t.Helper()
+		if err := c.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		s.until(strings.Join(parts, ", "), func() bool { return contains(c.out.String(), parts...) })
+	}
+	set("log: {level: loud}\n")
+	send(syscall.SIGHUP, "the configuration is not sound", "k.yaml:1:", "loud")
+	if contains(c.out.String(), `"level":"info"`) {
+		t.Error("the log level is not the one of the file")
+	}
+	set("log: {level: info}\ndrain: 8s\n")
+	send(syscall.SIGHUP, "the log level has changed", `"key":"drain","old":"9s","new":"8s"`)
+	send(syscall.SIGUSR1, "dump: the worker", "dump: partition")
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.code(t); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }

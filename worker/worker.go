@@ -26,6 +26,7 @@ type Worker struct {
 	spec *killick.Spec
 	cfg  Config
 	log  zerolog.Logger
+	gate *gate // of log; nil: it is the user's own
 	ran  atomic.Bool
 
 	cluster kafka.Cluster
@@ -76,7 +77,8 @@ func New(t *killick.Topology, c Config) (*Worker, error) {
 		return nil, err
 	}
 	c = c.withDefaults().withGroup(spec.Name)
-	w := &Worker{spec: spec, cfg: c, log: c.logger().With().Str("topology", spec.Name).Logger()}
+	log, g := c.gated()
+	w := &Worker{spec: spec, cfg: c, gate: g, log: log.With().Str("topology", spec.Name).Logger()}
 	w.sayer = newSayer(w.log)
 	return w, nil
 }
