@@ -256,7 +256,7 @@ func (w *Worker) endSpouts(spouts *sync.WaitGroup) {
 // Limits of the steps around a run.
 const (
 	startTime  = 30 * time.Second // looking topics up, creating dead-letter topics
-	commitTime = 10 * time.Second // the last commit
+	commitTime = 10 * time.Second // the last commit; longer where sessions are
 	flushTime  = 10 * time.Second // producers
 	spoutTime  = 5 * time.Second  // a spout's Next, once its context has ended
 )
@@ -480,7 +480,8 @@ func (w *Worker) finalCommit(ctx context.Context) error {
 	if s := w.culprit.Load(); s != nil && s.Origin.Topic != "" {
 		w.reader.Accuse(s.Origin.Topic, s.Origin.Partition, s.Origin.Offset)
 	}
-	ctx, cancel := context.WithTimeout(ctx, commitTime)
+	// A group that waits for a dead member takes no commit for as long as that one's session.
+	ctx, cancel := context.WithTimeout(ctx, max(commitTime, w.cfg.Session+commitTime/2))
 	defer cancel()
 	var left int
 	var last error
