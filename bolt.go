@@ -10,7 +10,9 @@ import (
 // and drops what was emitted. in is valid until Execute returns. ctx ends when the
 // tuple's time-out has passed or the worker stops hard; a bolt that obeys it keeps its
 // task going. A struct bolt is made once per task and called on one goroutine, unless
-// its component says InFlight.
+// its component says InFlight. A panic in Execute is a failed try; one in a goroutine that the
+// bolt has started ends the process, which Go lets nobody prevent: catch it there, and fail
+// the held tuple.
 type Bolt interface {
 	Execute(ctx context.Context, in *Tuple, out Emitter) error
 }
