@@ -23,7 +23,7 @@ func TestOnceIsOneTry(t *testing.T) {
 		"fail tree":  func() error { return killick.FailTree(errNo) },
 		"permanent":  func() error { return killick.Permanent(errNo) },
 		"panic":      func() error { panic("oh") },
-		"panic late": func() error { var m map[string]int; m["x"] = 1; return nil },
+		"panic late": func() error { var none []int; return fmt.Errorf("%d", none[len(none)]) },
 	} {
 		for _, tasks := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s, %d tasks", name, tasks), func(t *testing.T) {
