@@ -50,6 +50,9 @@ func mermaid(s *killick.Spec) string {
 		}
 	}
 	for i := range s.Spouts {
+		if s.Guarantee == killick.AtMostOnce {
+			break // what fails is dropped
+		}
 		for _, t := range deadLetters(&s.Spouts[i], s.Name) {
 			m.line("  %s -. dead letters .-> %s", m.nodes[s.Spouts[i].Name], m.topic(t))
 		}

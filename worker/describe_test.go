@@ -25,7 +25,7 @@ func everything() *killick.Topology {
 	t := killick.New("shop")
 	t.Spout("orders", spout.KafkaSource{Topics: []string{"orders"}, Codec: killick.JSON[int](), Start: spout.Latest(),
 		Until: spout.At(time.Unix(2e9, 0).UTC()), Lost: spout.Earliest()}).Pending(10, 1<<20)
-	t.Spout("logs", &spout.KafkaSource{Pattern: `log\..*`})
+	t.Spout("logs", &spout.KafkaSource{Pattern: `log\..*`}).Order(killick.PerKey)
 	t.Spout("clock", spout.New(func() killick.Spout { return idle{} })).Tasks(2)
 	t.Bolt("end", pass).Shuffle("orders").Stream("bad", killick.String()).Stream("lost", nil)
 	t.Bolt("count", pass).Fields("end/bad", nil).PartialKey("logs", func(t *killick.Tuple) []byte { return t.Bytes() }).All("clock").
@@ -52,6 +52,7 @@ spout logs
   reads         topics that match log\..*, from earliest
   dead letters  <topic>.shop.dlq
   pending       1024 records, 8MiB per partition
+  order         per key
   emits         bytes -> count (partial-key of a function), replay (global)
 
 spout clock
