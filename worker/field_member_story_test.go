@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -373,14 +374,15 @@ func TestPasswordChangesWhileItRuns(t *testing.T) {
 		embedded.Kfake(kfake.Superuser("SCRAM-SHA-256", "u", "old"), kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "5000"})))
 }
 
-// explosive is a log that panics at a line, in whatever goroutine writes it.
+// explosive is a log that panics at a line, once, in whatever goroutine writes it.
 type explosive struct {
-	w  io.Writer
-	at string
+	w    io.Writer
+	at   string
+	done atomic.Bool
 }
 
-func (e explosive) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), e.at) {
+func (e *explosive) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), e.at) && e.done.CompareAndSwap(false, true) {
 		panic("broken inside: " + e.at)
 	}
 	return e.w.Write(p)
@@ -400,7 +402,7 @@ func explosiveMain(at string) int {
 		return nil
 	})).Shuffle("in")
 	return worker.Command(top, os.Args[1:], os.Environ(), os.Stdout, os.Stderr, func(c *worker.Config) {
-		log := zerolog.New(explosive{os.Stderr, at})
+		log := zerolog.New(&explosive{w: os.Stderr, at: at})
 		c.Logger = &log
 	})
 }
@@ -430,7 +432,7 @@ func TestPanicInside(t *testing.T) {
 			}
 			c := spawn(t, b, "explosive "+tt.at, "--http=off")
 			begin := time.Now()
-			if code := c.code(t); code != 2 || !contains(c.out.String(), "broken inside: "+tt.at, "goroutine ", "explosive.Write") {
+			if code := c.code(t); code != 2 || !contains(c.out.String(), "broken inside: "+tt.at, "goroutine ", "explosive).Write") {
 				t.Errorf("exit code %d after %v", code, time.Since(begin))
 			}
 			if d := time.Since(begin); d > 20*time.Second {
