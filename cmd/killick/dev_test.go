@@ -25,7 +25,9 @@ type user struct {
 }
 
 func newUser(t *testing.T) user {
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	t.Helper()
+	binary(t, "killick") // built before the time runs
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return user{t, ctx, newHome(t)}
 }
