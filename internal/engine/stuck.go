@@ -40,7 +40,9 @@ func (s stuck) tell() {
 	}
 	w := s.r.w
 	w.mu.Lock()
-	s.r.line = userLine(stack)
+	if s.r.told { // still: it has not begun another one meanwhile
+		s.r.line, s.r.shown = userLine(stack), true
+	}
 	w.mu.Unlock()
 	s.x.e.cfg.Observe(ev)
 }

@@ -18,7 +18,8 @@ type Stuck struct {
 	Line   string // where the user code stood when it was told, "main.charge pay.go:33"; "": not known
 }
 
-// Stuck lists the tasks of which TaskStuck was told and whose user code has not returned since.
+// Stuck lists the tasks of which TaskStuck was told, or is about to be, and whose user code has not
+// returned since. Where it stands is known by then.
 func (e *Engine) Stuck() []Stuck {
 	w := e.watch
 	w.mu.Lock()
@@ -27,7 +28,7 @@ func (e *Engine) Stuck() []Stuck {
 	now := w.tick.Load()
 	for r := range w.runners {
 		x := r.cur.Load()
-		if x == nil || !r.told || r.word.Load() != r.seen {
+		if x == nil || !r.shown || r.word.Load() != r.seen {
 			continue
 		}
 		s := Stuck{Component: x.c.spec.Name, Task: x.t.index, For: time.Duration(now-r.seen>>1-r.credit) * w.period, Timeout: x.c.spec.Timeout, Line: r.line}

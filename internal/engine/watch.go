@@ -51,8 +51,9 @@ type runner struct {
 	cur  atomic.Pointer[exec] // whose user code runs; nil: none
 
 	// Watch's own:
-	told   bool   // the stuck event was sent
-	line   string // where user code stood then, if that is known
+	told   bool   // the stuck event was sent, or is about to be
+	shown  bool   // it was, and line is known if it can be
+	line   string // where user code stood then
 	seen   uint64 // the word when it looked last
 	credit uint64 // ticks since then in which the component's emits waited for room
 }
@@ -274,7 +275,7 @@ func (w *watch) look(r *runner, now, since uint64) (_ *exec, age time.Duration) 
 	}
 	word := r.word.Load()
 	if word != r.seen {
-		r.seen, r.credit, r.told, r.line = word, 0, false, ""
+		r.seen, r.credit, r.told, r.shown, r.line = word, 0, false, false, ""
 	}
 	if x.c.blocked.Load() > 0 {
 		// User code may be in an Ack that waits for room downstream.
