@@ -32,7 +32,7 @@ test: ## Vet, the short list of mutants, all tests (with -race if there is a C c
 	set -ex; \
 	$(GO) vet $$race ./...; \
 	$(GO) run ./internal/tools/mutants -short $$race; \
-	if [ -n "$$race" ]; then $(GO) run ./internal/tools/gotest -vet=off -run 'TestAllocs' ./internal/engine ; fi; \
+	if [ -n "$$race" ]; then $(GO) run ./internal/tools/gotest -vet=off -run 'Allocs' ./internal/engine ./internal/core ; fi; \
 	$(GO) run ./internal/tools/gotest -vet=off -ldflags=-w -timeout 10m $$race $(PKG)
 
 # In CI before the tests, which then find everything built.

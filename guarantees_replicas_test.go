@@ -168,6 +168,23 @@ func (w *world) outcome(topics ...string) (out []string) {
 	return out
 }
 
+// through runs so many replicas of a topology over n records in each partition of in.
+func (w *world) through(replicas int, top func() *killick.Topology, partitions int32, n int) {
+	w.Helper()
+	var all []*run
+	for range replicas {
+		all = append(all, w.start(top()))
+	}
+	w.members(replicas)
+	for p := range partitions {
+		w.produce("in", p, n)
+	}
+	w.finished("in")
+	for _, r := range all {
+		r.end()
+	}
+}
+
 // TestG9Replicas: outputs, dead letters with their headers, and tries per tuple are the same for one
 // worker and for three.
 func TestG9Replicas(t *testing.T) {
@@ -202,18 +219,7 @@ func TestG9Replicas(t *testing.T) {
 				top.Bolt("out", bolt.Kafka("out")).Shuffle("work")
 				return top
 			}
-			var all []*run
-			for range replicas {
-				all = append(all, w.start(top()))
-			}
-			w.members(replicas)
-			for p := range int32(6) {
-				w.produce("in", p, 200)
-			}
-			w.finished("in")
-			for _, r := range all {
-				r.end()
-			}
+			w.through(replicas, top, 6, 200)
 			out = w.outcome("out", "in.t.dlq")
 			for _, id := range slices.Sorted(maps.Keys(tries)) {
 				out = append(out, fmt.Sprintf("%s was tried %d times", id, tries[id]))
@@ -261,18 +267,7 @@ func TestG9KeysMeetOneTask(t *testing.T) {
 				top.Bolt("out", bolt.Kafka("out")).Shuffle("count")
 				return top
 			}
-			var all []*run
-			for range replicas {
-				all = append(all, w.start(top()))
-			}
-			w.members(replicas)
-			for p := range int32(4) {
-				w.produce("in", p, 100)
-			}
-			w.finished("in")
-			for _, r := range all {
-				r.end()
-			}
+			w.through(replicas, top, 4, 100)
 			out = w.outcome("out")
 		}, embedded.Topic("in", 4), embedded.Topic("out", 1))
 		return out

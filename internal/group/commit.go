@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,9 @@ type commits struct {
 	// spent is a lease under which a commit of an at-most-once topology is perhaps on its way still:
 	// nothing is claimed under its generation any more.
 	spent kafka.Lease
+	// kept is the mistake that rules.CommitsUnderLease stands against: positions that were refused, to be
+	// sent again under the next lease. Empty while the rule holds.
+	kept []item
 
 	// state guards what others may see.
 	state   sync.Mutex
@@ -183,6 +187,9 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 	lease := c.r.lease.Load() // before the positions; see the package comment
 	refused := lease != nil && lease == c.refused && time.Since(c.refusedAt) < renewTime || lease != nil && c.isSpent(lease)
 	items, doubtful := c.collect(lease != nil && !refused)
+	if !rules.CommitsUnderLease {
+		items = append(slices.Clone(c.kept), items...)
+	}
 	switch {
 	case len(items)+doubtful == 0:
 		return 0, nil
@@ -241,19 +248,8 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 			err = res.Err
 		}
 		c.refusal(it, res.Err, lease)
-	}
-	if left > 0 && !rules.CommitsUnderLease {
-		// The mistake: the same positions once more, under what the member is by then.
-		for range 60 {
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-			}
-			newest := *lease
-			if newest.Member, newest.Generation = c.r.cl.GroupMetadata(); newest.Generation > lease.Generation {
-				_, _ = kafka.Commit(context.WithoutCancel(ctx), c.r.cl, c.r.cfg.Group, newest, ps)
-				break
-			}
+		if !rules.CommitsUnderLease {
+			c.kept = append(c.kept, *it)
 		}
 	}
 	if left == 0 {

@@ -91,6 +91,28 @@ func TestOneCommitSite(t *testing.T) {
 	}
 }
 
+// And one place calls the function that does: the lease and the order of commits are kept there.
+func TestOneCommitCaller(t *testing.T) {
+	t.Parallel()
+	var callers []string
+	err := filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for range strings.Count(string(text), "kafka.Commit(") {
+			callers = append(callers, filepath.ToSlash(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"../../internal/group/commit.go"}; !slices.Equal(callers, want) {
+		t.Errorf("kafka.Commit is called in %v, want %v", callers, want)
+	}
+}
+
 // The count must find what it is for.
 func TestCommitSitesAreFound(t *testing.T) {
 	t.Parallel()
