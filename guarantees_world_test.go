@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/offsets"
+	"github.com/killick-io/killick/testenv/bubble"
 	"github.com/killick-io/killick/testenv/embedded"
 	"github.com/killick-io/killick/worker"
 )
@@ -35,7 +35,7 @@ const patience = 2 * time.Minute
 // inWorld runs f in virtual time.
 func inWorld(t *testing.T, f func(w *world), opts ...embedded.Option) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(newWorld(t, embedded.StartVirtual(t, opts...))) })
+	bubble.Test(t, func(t *testing.T) { f(newWorld(t, embedded.StartVirtual(t, opts...))) })
 }
 
 func newWorld(t *testing.T, b *embedded.Broker) *world {

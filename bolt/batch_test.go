@@ -10,13 +10,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
 	"github.com/killick-io/killick/spout"
 	"github.com/killick-io/killick/testenv"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // batches notes the batches that a function was given, as "at:size" with the time since start.
@@ -70,7 +70,7 @@ func TestBatchBySizeWaitAndFlush(t *testing.T) {
 			[]time.Duration{time.Minute, 10 * time.Minute}, []time.Duration{67 * time.Second, 10*time.Minute + time.Second}},
 		{"flush at the end", 5, time.Hour, trickle{n: 7, after: -1}, []int{5, 2}, []time.Duration{0, 0}, []time.Duration{time.Second, time.Second}},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			got := batches{start: time.Now()}
 			top := killick.New("batches")
 			top.Spout("in", spout.New(func() killick.Spout { s := c.spout; return &s }))
@@ -191,7 +191,7 @@ func TestBatchJoins(t *testing.T) {
 
 // With InFlight several batches of one task run at a time, each tuple in one of them.
 func TestBatchInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		got := batches{start: time.Now()}
 		seen := map[string]int{}
 		top, d := line(bolt.Batch(5, time.Second, func(_ context.Context, in []*killick.Held) error {
@@ -220,7 +220,7 @@ func TestBatchInFlight(t *testing.T) {
 
 // One bolt by itself: what waits is acked at Flush or after the wait, not before.
 func TestBatchAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := bolt.Batch(3, time.Minute, func(context.Context, []*killick.Held) error { return nil })()
 		execute := func() *testenv.Recorder {
 			r, err := testenv.Execute(t.Context(), b, killick.Message{})

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
 	"github.com/killick-io/killick/testenv"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 func numbers(n int) []killick.Message {
@@ -46,7 +46,7 @@ func TestAsyncOverlaps(t *testing.T) {
 		n, builder int
 		want       time.Duration
 	}{{10, 0, 10 * time.Second}, {1, 0, 100 * time.Second}, {10, 50, 2 * time.Second}} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			var now, most atomic.Int64
 			wait := func(ctx context.Context, in *killick.Tuple, out killick.Emitter) error {
 				n := now.Add(1)

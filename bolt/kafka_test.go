@@ -7,13 +7,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
 	"github.com/killick-io/killick/spout"
 	"github.com/killick-io/killick/testenv"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // Keys, values and headers reach the topic as they were read: nil and empty stay different.
@@ -50,7 +50,7 @@ func TestSinkKeepsNilAndEmpty(t *testing.T) {
 // The timestamp rule: the input's, whatever it is, in milliseconds; the time of writing by Now.
 // FC-45: KAFKA-14991, KAFKA-6482, teslamotors/kafka-helmsman PR #45.
 func TestSinkTimestamps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		now := time.Now()
 		times := []time.Time{time.UnixMilli(-1), time.UnixMilli(0), now.AddDate(-10, 0, 0), now.Add(time.Hour), time.UnixMilli(1<<62 - 1)}
 		var in []killick.Message

@@ -12,13 +12,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
 	"github.com/killick-io/killick/spout"
 	"github.com/killick-io/killick/testenv"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 func numbers(n int) []killick.Message {
@@ -294,7 +294,7 @@ func TestDoneAtStop(t *testing.T) {
 // After an error Next is called again, with back-off; what it returned beside the error does
 // not count. io.EOF ends the task, wrapped too.
 func TestNextErrors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		l := newLog()
 		var k keep
 		top := killick.New("sources")
@@ -311,7 +311,7 @@ func TestNextErrors(t *testing.T) {
 		}
 	})
 	// A spout that goes on failing is asked less and less often.
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		var calls atomic.Int64

@@ -9,13 +9,13 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
 	"github.com/killick-io/killick/spout"
 	"github.com/killick-io/killick/testenv"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // failing stands in for the test that a run fails: it keeps what Fatal says.
@@ -90,7 +90,7 @@ func TestRunEndsWhenStuck(t *testing.T) {
 		top.Bolt("slow", bolt.Func(f)).Shuffle("in").Tasks(2) // tasks with goroutines of their own
 		return top
 	}
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		start := time.Now()
 		said := fails(topology(func(context.Context, *killick.Tuple, killick.Emitter) error { <-release; return nil }),

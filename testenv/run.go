@@ -8,12 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/internal/core"
 	"github.com/killick-io/killick/internal/engine"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // Input is what [Run] gives to a spout. See [Feed].
@@ -89,7 +89,7 @@ func Run(t *testing.T, top *killick.Topology, in ...Input) *Result {
 	t.Helper()
 	var r *Result
 	var err error
-	synctest.Test(t, func(b *testing.T) {
+	bubble.Test(t, func(b *testing.T) {
 		if r, err = run(top, in); errors.As(err, new(stuckError)) {
 			b.Error(err) // before the bubble ends, and panics over what is left in it
 		}

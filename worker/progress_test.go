@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
+
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // screen is a terminal that knows what progress uses: lines of text, a cursor, and the width.
@@ -180,7 +182,7 @@ func TestWantsProgress(t *testing.T) {
 
 // The line is drawn once a second while the worker runs, and gone at the end.
 func TestProgressShow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, err := New(everything(), Config{HTTP: "off", LogLevel: "off"})
 		if err != nil {
 			t.Fatal(err)

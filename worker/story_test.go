@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +21,7 @@ import (
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
 	"github.com/killick-io/killick/spout"
+	"github.com/killick-io/killick/testenv/bubble"
 	"github.com/killick-io/killick/testenv/embedded"
 	"github.com/killick-io/killick/worker"
 )
@@ -40,7 +40,7 @@ const limit = 10 * time.Minute
 // tell runs a story inside a bubble.
 func tell(t *testing.T, f func(s *story), opts ...embedded.Option) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(newStory(t, embedded.StartVirtual(t, opts...))) })
+	bubble.Test(t, func(t *testing.T) { f(newStory(t, embedded.StartVirtual(t, opts...))) })
 }
 
 func newStory(t *testing.T, b *embedded.Broker) *story {

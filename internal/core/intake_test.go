@@ -7,11 +7,13 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // What makes Intake.Next return, and that it looks again after each Poke.
 func TestIntake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		in := NewIntake()
 		ctx, cancel := context.WithCancel(t.Context())
 		looks, have := 0, 0

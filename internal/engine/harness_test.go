@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/killick-io/killick"
@@ -17,6 +16,7 @@ import (
 	"github.com/killick-io/killick/internal/core"
 	"github.com/killick-io/killick/internal/engine"
 	"github.com/killick-io/killick/spout"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // feed hands out records in order, up to its pending limit, and notes how each root ended. The
@@ -237,7 +237,7 @@ func (e *env) run() *env {
 // run runs top to its end in virtual time. A goroutine that is left over fails the test.
 func run(t *testing.T, top *killick.Topology, opts ...option) (e *env) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { e = build(t, top, opts...).run() })
+	bubble.Test(t, func(t *testing.T) { e = build(t, top, opts...).run() })
 	e.t = t
 	return e
 }
@@ -245,7 +245,7 @@ func run(t *testing.T, top *killick.Topology, opts ...option) (e *env) {
 // during runs top in virtual time, and f beside it.
 func during(t *testing.T, top *killick.Topology, f func(e *env), opts ...option) (e *env) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		e = build(t, top, opts...)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -14,6 +14,7 @@ import (
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
 	"github.com/killick-io/killick/internal/engine"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // life is a bolt with all optional methods, as functions.
@@ -252,7 +253,7 @@ func TestFlushHangs(t *testing.T) {
 			return nil
 		}
 	})).Tasks(2).Timeout(2 * time.Hour).Shuffle("a")
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		began := time.Now()
 		e := build(t, top, records("in", messages(1)...)).run()
 		e.wantEnds(1, 0)

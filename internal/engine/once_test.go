@@ -7,12 +7,12 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
 	"github.com/killick-io/killick/internal/engine"
 	"github.com/killick-io/killick/spout"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // At most once a failed try is the last one, whatever the failure asks for, and its root is skipped.
@@ -106,7 +106,7 @@ func TestOnceSpout(t *testing.T) {
 		}
 		return nil
 	})).Shuffle("in")
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		spec, err := top.Spec()
 		if err != nil {
 			t.Fatal(err)

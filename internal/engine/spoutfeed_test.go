@@ -8,12 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/internal/engine"
 	"github.com/killick-io/killick/spout"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // TestSpout: a user's spout gets each message's end once; errors and panics of Next are tried
@@ -44,7 +44,7 @@ func TestSpout(t *testing.T) {
 		}
 		return nil
 	})).Shuffle("in")
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		spec, err := top.Spec()
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestSpoutGivenUp(t *testing.T) {
 	}}
 	top.Spout("in", spout.New(func() killick.Spout { return s })).Pending(10, 1<<20)
 	top.Bolt("a", fn(func(_ *killick.Tuple, out killick.Emitter) error { out.Hold(); return nil })).Timeout(time.Hour).Shuffle("in")
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		spec, err := top.Spec()
 		if err != nil {
 			t.Fatal(err)
@@ -208,7 +208,7 @@ func TestSpoutRetryAfter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		*s = patient{}
 		f := engine.NewSpoutFeed(&spec.Spouts[0], "spout", nil)
 		if err := f.Run(t.Context()); err != nil {
@@ -231,7 +231,7 @@ func (s *deaf) Next(ctx) (killick.Message, func(error), error) {
 
 // TestDeafSpout: a stop that waited in vain for Next to return has left no tree open, and says so.
 func TestDeafSpout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := &deaf{make(chan struct{})}
 		top := killick.New("spout")
 		top.Spout("in", spout.New(func() killick.Spout { return s }))

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
 	"github.com/killick-io/killick/internal/engine"
 	"github.com/killick-io/killick/spout"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // line is a spout of n messages with three keys and no key, by turns.
@@ -75,7 +75,7 @@ func TestSpoutOrder(t *testing.T) {
 					ran[lane(o, i)] = append(ran[lane(o, i)], i)
 					return nil
 				})).Shuffle("in")
-				synctest.Test(t, func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
 					spec, err := top.Spec()
 					if err != nil {
 						t.Fatal(err)

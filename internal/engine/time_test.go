@@ -6,12 +6,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
 	"github.com/killick-io/killick/internal/engine"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // TestTimeout is Storm's testTimeout for a plain tuple: it fails after T, by T + T/10, when its
@@ -206,7 +206,7 @@ func TestSlowBesideFast(t *testing.T) {
 	})).Shuffle("in").Shuffle("other")
 	began = time.Time{}
 	var e *env
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		began = time.Now()
 		e = build(t, top, records("in", messages(n)...), records("other", messages(n)...)).run()
 	})

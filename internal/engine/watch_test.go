@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // watched makes a running watch of one component without tasks, and a runner.
@@ -34,7 +35,7 @@ func execution(c *component) *exec {
 // TestWatchRests: nothing is counted while nothing runs; user code that starts then has its whole
 // time-out, and not more; and then it rests again.
 func TestWatchRests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		const period, timeout = 10 * time.Millisecond, time.Second
 		w, c, r := watched(t, period, timeout)
 		for _, idle := range []time.Duration{0, 3 * period, time.Minute, 100 * time.Hour} {

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/killick-io/killick/testenv/bubble"
 	"github.com/killick-io/killick/testenv/embedded"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -195,7 +195,7 @@ func TestPartitionWithoutLeader(t *testing.T) {
 // that there is none; one that has just moved loads. Neither is an answer about the group.
 func TestCommittedWaitsForACoordinator(t *testing.T) {
 	for key, code := range map[kmsg.Key]*kerr.Error{kmsg.FindCoordinator: kerr.CoordinatorNotAvailable, kmsg.OffsetFetch: kerr.CoordinatorLoadInProgress} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			b := embedded.StartVirtual(t, embedded.Topic("in", 1))
 			a := admin(t, b)
 			away := b.Fail(key, code, 60)

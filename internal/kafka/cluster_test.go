@@ -9,9 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/killick-io/killick/testenv/bubble"
 	"github.com/killick-io/killick/testenv/embedded"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
@@ -61,7 +61,7 @@ func TestClusterStringHasNoSecret(t *testing.T) {
 
 // The dialer repeats refused dials for its window, in virtual time.
 func TestDialerRepeatsForOneBroker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		start := time.Now()
 		back := start.Add(time.Second)
 		dials := 0
@@ -125,7 +125,7 @@ func TestDialerRepeatsForOneBroker(t *testing.T) {
 
 // A server that accepts and says nothing must not hold a dial for ever.
 func TestDialerBoundsTLS(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := Cluster{Seeds: []string{"a:1"}, TLS: static(&tls.Config{}), Dial: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
 			t.Cleanup(func() { server.Close() })
@@ -152,7 +152,7 @@ func TestDialerBoundsTLS(t *testing.T) {
 // A single broker that is away for a second costs no membership: no callback,
 // same member and generation. (kgo's own dialer loses it at once.)
 func TestMembershipSurvivesABrokerRestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := embedded.StartVirtual(t, embedded.Topic("in", 1))
 		lost := make(chan struct{}, 16)
 		c := Cluster{Seeds: b.Addrs(), Topology: "orders", Dial: b.Dialer(), Extra: []kgo.Opt{kgo.DisableClientMetrics()}}

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/killick-io/killick/testenv/bubble"
 	"github.com/killick-io/killick/testenv/embedded"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -188,7 +188,7 @@ func TestReachNobodyThere(t *testing.T) {
 // In virtual time: a broker that starts late is waited for, one that is silent
 // ends at ReachTimeout, without a deadline of the caller.
 func TestReachWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := embedded.StartVirtual(t)
 		c := Cluster{Seeds: b.Addrs(), Topology: "t", Dial: b.Dialer()}
 		b.Down()

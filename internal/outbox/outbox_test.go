@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -17,11 +16,12 @@ import (
 	"github.com/killick-io/killick/internal/engine"
 	"github.com/killick-io/killick/internal/partition"
 	"github.com/killick-io/killick/offsets"
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // A deadline ends by itself, after the timeout and not long after; records of one moment share it.
 func TestDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		d := deadlines{after: 16 * time.Second}
 		start := time.Now()
 		first := d.next()
@@ -113,7 +113,7 @@ func TestJudge(t *testing.T) {
 // A dead letter that could not be written and whose partition goes away is not waited for any more:
 // nobody says that its topic cannot be written to.
 func TestLettersOfLostPartitions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var dead []partition.Dead
 		f := partition.NewFeed("in", 10, 1<<20, partition.Hooks{Dead: func(d partition.Dead) { dead = append(dead, d) }})
 		open := func(topic string) *partition.Partition {

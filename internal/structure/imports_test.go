@@ -46,8 +46,9 @@ var arrows = []arrow{
 		mods: []string{kafkaClient, logger}, why: "membership and commits"},
 	{from: "worker", own: []string{".", "ack", "offsets", "spout", "internal/core", "internal/engine", "internal/group", "internal/kafka",
 		"internal/outbox", "internal/partition", "internal/rules"}, mods: []string{kafkaClient, logger, metrics, yaml}, why: "puts all that together"},
+	{from: "testenv/bubble", why: "virtual time, for anyone's tests"},
 	{from: "testenv/embedded", mods: []string{kafkaClient}, why: "a broker for anyone's tests"},
-	{from: "testenv", own: []string{".", "ack", "internal/core", "internal/engine", "internal/rules"}, why: "tests of topologies need no Kafka"},
+	{from: "testenv", own: []string{".", "ack", "internal/core", "internal/engine", "internal/rules", "testenv/bubble"}, why: "tests of topologies need no Kafka"},
 	{from: "examples/*/check", why: "a judge shares no code with what it judges"},
 	{from: "examples/*", own: []string{"public", "examples"}, why: "public packages must suffice"},
 	{from: "examples/*/*", own: []string{"public", "examples"}, why: "public packages must suffice"},
@@ -59,7 +60,7 @@ var arrows = []arrow{
 	{from: "internal/bench", free: true},
 }
 
-var public = []string{".", "ack", "offsets", "spout", "bolt", "worker", "testenv", "testenv/embedded"}
+var public = []string{".", "ack", "offsets", "spout", "bolt", "worker", "testenv", "testenv/bubble", "testenv/embedded"}
 
 func (a *arrow) allows(from, imp string) bool {
 	if a.free || std(imp) {

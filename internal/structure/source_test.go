@@ -98,20 +98,38 @@ func called(n ast.Node) (pkg, name string, call *ast.CallExpr) {
 }
 
 // TestNoSleep: a test that sleeps is slow, and wrong on a busy machine. Wait for what must happen,
-// or run in a testing/synctest bubble, where sleeping takes no time and is allowed.
+// or run in a bubble (testenv/bubble), where sleeping takes no time and is allowed.
 func TestNoSleep(t *testing.T) {
 	check(t, func(f *source) (found []string) {
-		if !f.test || bytes.Contains(f.text, []byte(`"testing/synctest"`)) {
+		if !f.test || bytes.Contains(f.text, []byte(`"testing/synctest"`)) || bytes.Contains(f.text, []byte(`/testenv/bubble"`)) ||
+			strings.HasPrefix(f.path, "testenv/bubble/") {
 			return nil
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			if p, name, call := called(n); p == "time" && name == "Sleep" {
-				found = append(found, f.place(call)+": time.Sleep in a test; wait for what must happen, or use testing/synctest")
+				found = append(found, f.place(call)+": time.Sleep in a test; wait for what must happen, or use testenv/bubble")
 			}
 			return true
 		})
 		return found
 	}, "func f() { time.Sleep(1) }")
+}
+
+// TestBubbles: plain bubbles end the test process under the race detector, once in a while; see
+// testenv/bubble.
+func TestBubbles(t *testing.T) {
+	check(t, func(f *source) (found []string) {
+		if strings.HasPrefix(f.path, "testenv/bubble/") {
+			return nil
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if p, name, call := called(n); p == "synctest" && name != "Wait" {
+				found = append(found, f.place(call)+": synctest."+name+" does not survive the race detector; use Test of testenv/bubble")
+			}
+			return true
+		})
+		return found
+	}, "func f() { synctest.Test(t, g) }", "func f() { synctest.Run(g) }")
 }
 
 // TestNoSleepControl: a control of the embedded broker that sleeps races with the broker's own
@@ -171,7 +189,8 @@ func TestNoFixedPorts(t *testing.T) {
 // in by configuration, so that two workers in one process can differ.
 func TestNoState(t *testing.T) {
 	check(t, func(f *source) (found []string) {
-		if strings.HasSuffix(f.path, "_test.go") && f.path != "planted_test.go" {
+		if strings.HasSuffix(f.path, "_test.go") && f.path != "planted_test.go" ||
+			f.path == "testenv/bubble/bubble.go" { // GOMAXPROCS is the process's: so is who holds it
 			return nil
 		}
 		for _, d := range f.ast.Decls {

@@ -30,7 +30,8 @@
 //
 // # Virtual time
 //
-// StartVirtual works inside testing/synctest: connections are pipes in memory,
+// StartVirtual works inside testing/synctest; use Test of package testenv/bubble
+// to enter it, which the race detector survives. Connections are pipes in memory,
 // on which a waiting goroutine counts as durably blocked, so time moves on by
 // itself whenever everybody waits, and ten minutes of heartbeats cost
 // milliseconds. The rules:

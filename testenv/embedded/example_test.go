@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"log"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/killick-io/killick/testenv/bubble"
 	"github.com/killick-io/killick/testenv/embedded"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -76,7 +76,7 @@ func ExampleBroker_Commits() {
 func ExampleStartVirtual() {
 	// TestQuietHour would be an ordinary test function.
 	TestQuietHour := func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			b := embedded.StartVirtual(t, embedded.Topic("names", 1))
 			cl, err := kgo.NewClient(b.ClientOpts(kgo.ConsumeTopics("names"))...)
 			if err != nil {

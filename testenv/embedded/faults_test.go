@@ -5,12 +5,13 @@ import (
 	"errors"
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // once keeps a client from repeating a request by itself.
@@ -57,7 +58,7 @@ func TestFail(t *testing.T) {
 }
 
 func TestDelayAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := StartVirtual(t, Topic("in", 1))
 		ctx := limited(t)
 		cl := client(t, b)

@@ -14,13 +14,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/killick-io/killick/testenv/bubble"
 )
 
 // Ten minutes of a group member, with a rebalance, an outage and a hold, in
 // virtual time.
 func TestVirtualTime(t *testing.T) {
 	real := time.Now()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := StartVirtual(t, Topic("in", 4))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -83,7 +85,7 @@ func TestVirtualTime(t *testing.T) {
 }
 
 func TestVirtualTransactionAndOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := StartVirtual(t, Topic("out", 1), Brokers(2))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -117,7 +119,7 @@ func TestVirtualTransactionAndOutage(t *testing.T) {
 }
 
 func TestVirtualTLSAndSASL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		cert, err := SelfSigned()
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +134,7 @@ func TestVirtualTLSAndSASL(t *testing.T) {
 // A member whose heartbeats do not arrive for longer than its session is
 // evicted, in no real time, and learns it when the network is back.
 func TestVirtualEviction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := StartVirtual(t, Topic("in", 1))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -165,7 +167,7 @@ func TestVirtualEviction(t *testing.T) {
 // On the virtual network errors are the ones of TCP, since clients decide by
 // them whether to try again.
 func TestVirtualErrorsAreTCPs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := StartVirtual(t)
 		dial, addr := b.Dialer(), b.Addrs()[0]
 		conn, err := dial(t.Context(), "tcp", addr)
