@@ -23,7 +23,7 @@ func (r *Reader) assigned(_ context.Context, cl *kgo.Client, added map[string][]
 	}
 	r.joined.Store(true)
 	r.commits.poke() // what an older lease was refused with
-	r.granted()
+	r.granted(cl, l)
 	if len(added) == 0 {
 		return
 	}
@@ -42,8 +42,8 @@ func (r *Reader) assigned(_ context.Context, cl *kgo.Client, added map[string][]
 }
 
 // granted takes over what an assignment says beside its partitions.
-func (r *Reader) granted() {
-	g, ok, again := r.proto.took()
+func (r *Reader) granted(cl *kgo.Client, l *kafka.Lease) {
+	g, ok, again := r.proto.took(l.Member, l.Generation, func() string { id, _ := cl.GroupMetadata(); return id })
 	if !ok {
 		r.rel.ask(nil)
 		r.active(true, "")
@@ -83,6 +83,16 @@ func (r *Reader) lost(_ context.Context, _ *kgo.Client, m map[string][]int32) {
 	r.proto.left()
 	r.rel.ask(nil)
 	r.active(false, "")
+	r.away("lost", m, func(s *Stats) *int64 { return &s.Lost })
+}
+
+// lostInAJoin is lost for a membership whose end the client itself learns of in a join: it calls no
+// callback then, and would go on with what it had. The partitions stay the client's own until the next
+// assignment, which does not have them (protocol.closed).
+func (r *Reader) lostInAJoin(m map[string][]int32) {
+	r.rel.ask(nil)
+	r.active(false, "")
+	r.log.Warn().Str("group", r.cfg.Group).Msg("the membership has ended while this worker was about to join again; joining anew")
 	r.away("lost", m, func(s *Stats) *int64 { return &s.Lost })
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/killick-io/killick/internal/balance"
 	"github.com/killick-io/killick/internal/partition"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // Protocol is the name of killick's way to share out partitions. Every member of a group has to know
@@ -32,6 +33,20 @@ type protocol struct {
 	// came is what came with the assignment that the client is about to tell the reader of.
 	came balance.Grant
 	ok   bool // came could be read
+	// member and generation are those of the assignment that was taken last; "" and -1: none is valid.
+	// The client's own are ahead of them: it has a new generation when a join is answered, and keeps it
+	// if the assignment never comes.
+	member     string
+	generation int32
+
+	current func() string // the client's member id of now
+	// lost closes partitions that the client has lost with its membership, and still counts among its
+	// own. It is called without mu, from the client's goroutine that joins.
+	lost func(map[string][]int32)
+}
+
+func newProtocol(log zerolog.Logger, facts balance.Facts) *protocol {
+	return &protocol{log: log, facts: facts, closed: map[partition.Key]bool{}, generation: -1}
 }
 
 // set changes what this member says of itself from its next join on.
@@ -61,12 +76,14 @@ func (p *protocol) gone(k partition.Key) {
 	delete(p.closed, k)
 }
 
-// took is called in the callback of an assignment. It returns what came with it, and whether this
-// member has to join again, since it is not what the leader thinks that it is, or has closed what the
-// assignment still lists.
-func (p *protocol) took() (g balance.Grant, ok, again bool) {
+// took is called in the callback of an assignment, that of a member and generation; now returns the
+// client's member id at any time. It returns what came with the assignment, and whether this member has
+// to join again, since it is not what the leader thinks that it is, or has closed what the assignment
+// still lists.
+func (p *protocol) took(member string, generation int32, now func() string) (g balance.Grant, ok, again bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.member, p.generation, p.current = member, generation, now
 	if p.ok {
 		p.facts.Number = p.came.Number
 	}
@@ -86,7 +103,21 @@ func (p *protocol) left() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.closed)
+	p.leftLocked()
+}
+
+func (p *protocol) leftLocked() {
 	p.came, p.ok = balance.Grant{}, false
+	p.member, p.generation = "", -1
+}
+
+// stale reports whether the client has lost the membership that its partitions come from. The broker may
+// say so in the answer to a join: then the client forgets its member id and joins anew at once, but keeps
+// its partitions and tells nobody. Others may have had them meanwhile.
+func (p *protocol) stale(current map[string][]int32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return rules.LossInAJoinIsSeen && len(current) > 0 && p.member != "" && p.current() != p.member
 }
 
 func (p *protocol) ProtocolName() string { return Protocol }
@@ -94,13 +125,26 @@ func (p *protocol) ProtocolName() string { return Protocol }
 // IsCooperative: partitions that stay are read on during a rebalance.
 func (p *protocol) IsCooperative() bool { return true }
 
-// JoinGroupMetadata claims what the client owns and the reader has not closed.
-func (p *protocol) JoinGroupMetadata(topics []string, current map[string][]int32, generation int32) []byte {
+// JoinGroupMetadata claims what the client owns and the reader has not closed, as of the generation in
+// which it was given. (The client's own generation may be of an assignment that has never come: a claim
+// under it would be as good as that of the member to which that assignment gave the partition.)
+func (p *protocol) JoinGroupMetadata(topics []string, current map[string][]int32, _ int32) []byte {
+	if p.stale(current) {
+		p.lost(current)
+		p.mu.Lock()
+		p.leftLocked()
+		for t, ids := range current {
+			for _, id := range ids {
+				p.closed[partition.Key{Topic: t, ID: id}] = true
+			}
+		}
+		p.mu.Unlock()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.facts
 	m := kmsg.NewConsumerMemberMetadata()
-	m.Version, m.Topics, m.Generation = 2, topics, generation
+	m.Version, m.Topics, m.Generation = 2, topics, p.generation
 	for _, t := range slices.Sorted(maps.Keys(current)) {
 		o := kmsg.NewConsumerMemberMetadataOwnedPartition()
 		o.Topic = t

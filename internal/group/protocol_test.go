@@ -22,8 +22,7 @@ type member struct {
 }
 
 func newMember(id, shape string) *member {
-	return &member{id: id, generation: -1, protocol: &protocol{log: zerolog.Nop(), closed: map[partition.Key]bool{},
-		facts: balance.Facts{Number: balance.NoNumber, Shape: shape}}}
+	return &member{id: id, generation: -1, protocol: newProtocol(zerolog.Nop(), balance.Facts{Number: balance.NoNumber, Shape: shape})}
 }
 
 // rebalance has the first member assign, as the group's leader, and all of them take what they get. It
@@ -72,6 +71,12 @@ func (m *member) take(t *testing.T, data []byte, generation int32) {
 		}
 	}
 	m.current, m.generation = got, generation
+	m.took()
+}
+
+// took is what the callback of an assignment does. A second time it says the same.
+func (m *member) took() (g balance.Grant, ok, again bool) {
+	return m.protocol.took(m.id, m.generation, func() string { return m.id })
 }
 
 // A partition moves in two assignments: it is asked for, closed, and given to the other.
@@ -110,6 +115,77 @@ func TestProtocolLateAssignment(t *testing.T) {
 	a.take(t, assigned(t, a, balance.Grant{Echo: a.facts.Echo()}, 0, 1), 2)
 	if _, ok, again := a.took(); !ok || !again || !a.isClosed(k) {
 		t.Errorf("ok %v, join again %v, closed %v", ok, again, a.isClosed(k))
+	}
+}
+
+// joined is what a member says of itself when it joins.
+func joined(t *testing.T, m *member) (owned []int32, generation int32, facts balance.Facts) {
+	t.Helper()
+	meta := kmsg.NewConsumerMemberMetadata()
+	if err := meta.ReadFrom(m.JoinGroupMetadata([]string{"in"}, m.current, m.generation)); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range meta.OwnedPartitions {
+		owned = append(owned, o.Partitions...)
+	}
+	facts, err := balance.DecodeFacts(meta.UserData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return owned, meta.Generation, facts
+}
+
+// The client has a new generation as soon as its join is answered. If the assignment of it never comes, the
+// claims are of the one before still: in that generation they may have been somebody else's.
+func TestProtocolMissedAssignment(t *testing.T) {
+	t.Parallel()
+	m := newMember("a", "s")
+	if _, generation, _ := joined(t, m); generation != -1 {
+		t.Errorf("before the first assignment it claims under generation %d", generation)
+	}
+	m.take(t, assigned(t, m, balance.Grant{Echo: m.facts.Echo()}, 0, 1), 4)
+	m.generation = 5
+	if owned, generation, _ := joined(t, m); !slices.Equal(owned, []int32{0, 1}) || generation != 4 {
+		t.Errorf("it claims %v under generation %d", owned, generation)
+	}
+}
+
+// A client that is told in a join that its membership has ended joins again under no id, with what it had.
+// Nothing of that is claimed, and all of it is closed first.
+func TestProtocolLossInAJoin(t *testing.T) {
+	t.Parallel()
+	m := newMember("a", "s")
+	var lost []map[string][]int32
+	m.lost = func(ps map[string][]int32) {
+		if m.isClosed(partition.Key{Topic: "in"}) {
+			t.Error("a partition is out of the claims before it is closed")
+		}
+		lost = append(lost, ps)
+	}
+	m.take(t, assigned(t, m, balance.Grant{Number: 3, Echo: m.facts.Echo()}, 0, 1), 4)
+	joined(t, m)
+	if len(lost) > 0 {
+		t.Fatalf("lost %v while it is a member", lost)
+	}
+	was := m.id
+	for _, id := range []string{"", "b"} { // the broker gives it an id first
+		m.id = id
+		owned, generation, facts := joined(t, m)
+		if len(owned) > 0 || generation != -1 || !slices.Equal(facts.Released, []balance.Part{{Topic: "in", ID: 0}, {Topic: "in", ID: 1}}) {
+			t.Errorf("as %q it claims %v under generation %d, and has released %v", id, owned, generation, facts.Released)
+		}
+	}
+	if len(lost) != 1 || len(lost[0]["in"]) != 2 {
+		t.Errorf("lost %v", lost)
+	}
+	// The leader has to take them away before it can give them back.
+	m.take(t, assigned(t, m, balance.Grant{Echo: m.facts.Echo()}), 9)
+	if _, _, again := m.took(); again {
+		t.Error("it joins again after an assignment without them")
+	}
+	m.take(t, assigned(t, m, balance.Grant{Echo: m.facts.Echo()}, 0, 1), 10)
+	if owned, generation, _ := joined(t, m); len(owned) != 2 || generation != 10 || len(lost) != 1 || was == m.id {
+		t.Errorf("then it claims %v under generation %d, after losing %v", owned, generation, lost)
 	}
 }
 

@@ -263,8 +263,8 @@ func New(cfg Config) (*Reader, error) {
 		suspects: map[string]bool{}, late: map[partition.Key]*late{}, lookNow: make(chan struct{}, 1)}
 	r.commits.r, r.rel.r, r.number = r, r, balance.NoNumber
 	r.rel.now, r.rel.asked, r.rel.under = make(chan struct{}, 1), map[partition.Key]bool{}, map[partition.Key]*release{}
-	r.proto = &protocol{log: cfg.Log, closed: map[partition.Key]bool{}, facts: balance.Facts{Place: cfg.Consumer.InstanceID,
-		Number: balance.NoNumber, Shape: cfg.Shape, Single: cfg.Single}}
+	r.proto = newProtocol(cfg.Log, balance.Facts{Place: cfg.Consumer.InstanceID, Number: balance.NoNumber, Shape: cfg.Shape, Single: cfg.Single})
+	r.proto.lost = r.lostInAJoin
 	if r.proto.facts.Shape == "" {
 		r.proto.facts.Shape = "none"
 	}

@@ -105,6 +105,9 @@ const (
 	CommitsUnderLease = true
 	// LossCloses: what was lost is closed before anything else, and nothing of it is committed.
 	LossCloses = true
+	// LossInAJoinIsSeen: a membership whose end the client learns of in a join, and keeps to itself, is
+	// lost like any other.
+	LossInAJoinIsSeen = true
 	// OneWhereTasksAreShared: a topology whose tasks are spread by key works in one replica at a
 	// time; the others would each have those tasks again.
 	OneWhereTasksAreShared = true

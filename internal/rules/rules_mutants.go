@@ -42,6 +42,7 @@ var (
 	NewestClaimCounts       = holds("NewestClaimCounts")
 	CommitsUnderLease       = holds("CommitsUnderLease")
 	LossCloses              = holds("LossCloses")
+	LossInAJoinIsSeen       = holds("LossInAJoinIsSeen")
 	OneWhereTasksAreShared  = holds("OneWhereTasksAreShared")
 	DeathsAreCounted        = holds("DeathsAreCounted")
 	TakeOverFirst           = holds("TakeOverFirst")
@@ -84,6 +85,7 @@ var names = []string{
 	"NewestClaimCounts",
 	"CommitsUnderLease",
 	"LossCloses",
+	"LossInAJoinIsSeen",
 	"OneWhereTasksAreShared",
 	"DeathsAreCounted",
 	"TakeOverFirst",

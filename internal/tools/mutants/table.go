@@ -50,6 +50,7 @@ var table = []mutant{
 	{"NewestClaimCounts", "G7", "./internal/balance", "TestPlan", false},
 	{"CommitsUnderLease", "G7", ".", "TestG7NoCommitAfterLoss", false},
 	{"LossCloses", "G7", ".", "TestG7NoCommitAfterLoss", false},
+	{"LossInAJoinIsSeen", "G7", "./worker", "TestSessionEndsInAJoin", false},
 	{"OneWhereTasksAreShared", "G9", ".", "TestG9KeysMeetOneTask", false},
 
 	{"DeathsAreCounted", "G4", ".", "TestG4RecordThatKills", false},
