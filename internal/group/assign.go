@@ -166,6 +166,9 @@ func (r *Reader) adjust(ctx context.Context, given map[string]map[int32]kgo.Offs
 
 // openOne runs on the poll loop.
 func (r *Reader) openOne(o *opening) {
+	if r.proto.isClosed(o.key) {
+		return // given away: it may be another member's by now
+	}
 	if old := r.open[o.key]; old != nil {
 		r.shut(o.key, "assigned again")
 	}

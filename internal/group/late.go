@@ -140,7 +140,7 @@ func (r *Reader) arrive(o *opening, l *late) {
 		delete(r.stopped, o.key)
 	}
 	r.mu.Unlock()
-	if !same || l.p != nil && l.p.Closed() {
+	if !same || l.p != nil && l.p.Closed() || r.proto.isClosed(o.key) {
 		return
 	}
 	r.openOne(o)

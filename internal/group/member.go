@@ -21,6 +21,11 @@ func (r *Reader) assigned(_ context.Context, cl *kgo.Client, added map[string][]
 	if rules.LeaseIsRenewed || len(added) > 0 {
 		r.lease.Store(l)
 	}
+	for t, ps := range added {
+		for _, p := range ps {
+			r.proto.gone(partition.Key{Topic: t, ID: p}) // to the client it is new
+		}
+	}
 	r.joined.Store(true)
 	r.commits.poke() // what an older lease was refused with
 	r.granted(cl, l)
@@ -112,6 +117,7 @@ func (r *Reader) away(why string, m map[string][]int32, stat func(*Stats) *int64
 					r.shut(k, why)
 				}
 				r.proto.gone(k)
+				r.rel.lost(k)
 				r.mu.Lock()
 				delete(r.stopped, k)
 				delete(r.late, k)

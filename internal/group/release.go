@@ -80,6 +80,13 @@ func (g *releases) ask(parts []balance.Part) {
 	g.poke()
 }
 
+// lost forgets the release of a partition that is not ours any more.
+func (g *releases) lost(k partition.Key) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.under, k)
+}
+
 // again has the group rebalance, since it does not know what this member is now.
 func (g *releases) again() {
 	g.mu.Lock()
@@ -127,17 +134,18 @@ func (g *releases) begin() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.all {
-			for k := range g.r.open {
-				if g.under[k] == nil {
+			for k, o := range g.r.open {
+				if !g.releasesLocked(o) {
 					begun = append(begun, g.beginLocked(k))
 				}
 			}
 		}
 		for k := range g.asked {
+			o := g.r.open[k]
 			switch {
-			case g.under[k] != nil, g.r.proto.isClosed(k):
+			case g.r.proto.isClosed(k), o != nil && g.releasesLocked(o):
 				delete(g.asked, k)
-			case g.r.open[k] != nil:
+			case o != nil:
 				begun = append(begun, g.beginLocked(k))
 				delete(g.asked, k)
 			case g.r.idle(k): // it does not work here; perhaps it does elsewhere
@@ -152,6 +160,12 @@ func (g *releases) begin() {
 		g.r.log.Info().Str("topic", p.Topic).Int32("partition", p.ID).Int("open", p.Started()).Msg("releasing the partition: its intake has ended")
 		g.r.trees().Release(p.Epoch())
 	}
+}
+
+// releasesLocked reports whether o is being released: not what was open under its name before.
+func (g *releases) releasesLocked(o *owned) bool {
+	rel := g.under[partition.Key{Topic: o.p.Topic, ID: o.p.ID}]
+	return rel != nil && rel.p == o.p
 }
 
 func (g *releases) newsLocked() {
@@ -174,8 +188,9 @@ func (g *releases) end(ctx context.Context) {
 	g.mu.Lock()
 	list := make([]*release, 0, len(g.under))
 	for k, rel := range g.under {
-		if rel.p.Closed() { // lost meanwhile
+		if rel.p.Closed() { // it has stopped, or is open anew: it is ours still, and to be given away
 			delete(g.under, k)
+			g.asked[k] = true
 			continue
 		}
 		list = append(list, rel)
@@ -228,18 +243,18 @@ func (g *releases) close(rel *release, why string) {
 	closed := false
 	g.r.tell("released", func() {
 		if o := g.r.open[k]; o == nil || o.p != p {
-			return // lost meanwhile
+			return // lost, or see end
 		}
 		g.r.shut(k, "released")
 		g.r.proto.close(k)
 		closed = true
 	})
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.under, k)
 	if !closed {
 		return
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.under, k)
 	g.newsLocked()
 	took := time.Since(rel.limit.Add(-g.r.cfg.Drain))
 	g.count.Nanos += int64(took)
@@ -309,7 +324,7 @@ func (r *Reader) trees() Trees {
 }
 
 // idle reports whether a partition is ours and does not work: it has stopped, or waits for the
-// cluster. Poll loop only.
+// cluster.
 func (r *Reader) idle(k partition.Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
