@@ -59,9 +59,12 @@ type care struct {
 	// watched: records start up to offsets.Horizon above stored only. It ends when the broker knows.
 	watched bool
 	stored  int64 // what is committed
+	// blocked: it cannot be, for now, and so stored does not move. There is no horizon meanwhile.
+	blocked bool
 	// name is the root whose offset is state.Suspect, nil while that is what an owner before has left.
 	name *named
-	// granted: name may start; handed: it has.
+	// granted: name may start; handed: it has. Until then the partition has something to start, also
+	// where its queue is empty.
 	granted, handed bool
 	// early is an accused root that was started before its turn; offsets.None: there is none.
 	early int64
@@ -100,6 +103,9 @@ func (c *care) passed(floor int64) {
 
 // reach cuts [from, to) at the horizon.
 func (c *care) reach(ch *chunk, from, to int) int {
+	if c.blocked {
+		return to
+	}
 	for to > from && ch.c.Offset(to-1) >= c.stored+offsets.Horizon {
 		to--
 	}
@@ -117,7 +123,7 @@ func (p *Partition) Stored(m offsets.Map) {
 	p.mu.Lock()
 	p.held = false
 	c := &p.care
-	c.stored = max(c.stored, m.Base)
+	c.stored, c.blocked = max(c.stored, m.Base), false
 	p.confirmed = max(p.confirmed, m.Base)
 	c.taking = c.taking && !m.Held.TakenOver
 	c.watched = c.watched && m.Held.Deaths > 0
@@ -126,10 +132,10 @@ func (p *Partition) Stored(m offsets.Map) {
 }
 
 // Unmarked says that the position cannot be committed, and will not be for a while: records start all
-// the same, and a death will not be seen.
+// the same, far above what is committed, too, and a death will not be seen. It holds until Stored.
 func (p *Partition) Unmarked() {
 	p.mu.Lock()
-	p.care.taking = false
+	p.care.taking, p.care.blocked = false, true
 	p.mu.Unlock()
 	p.feed.Poke()
 }

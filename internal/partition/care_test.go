@@ -1,10 +1,12 @@
 package partition
 
 import (
+	"io"
 	"testing"
 
 	"github.com/killick-io/killick/ack"
 	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/internal/engine"
 	"github.com/killick-io/killick/offsets"
 )
 
@@ -169,6 +171,59 @@ func TestConvict(t *testing.T) {
 	}
 	if s := p.Status(); s.Floor != 5 || s.Started != 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// The end of a bounded run waits for the root that is named and has not started: the last record runs
+// alone, too.
+func TestPickAndUntil(t *testing.T) {
+	f := NewFeed("s", 1000, 1<<20, Hooks{})
+	g := NewGate()
+	f.Share(g)
+	f.Bound(map[Key]int64{{"in", 0}: 2})
+	p := taken(t, f, offsets.State{Deaths: 3, Suspect: offsets.None, Until: 8})
+	g.Close()
+	deliver(t, p, records(0, 5, 10))
+	for _, off := range []int64{0, 1} {
+		pick(t, p, off, Suspected)
+		nothing(t, f) // its commit is under way
+		if p.Status().Finished {
+			t.Errorf("finished before %d has started", off)
+		}
+		p.Grant()
+		r := nextRun(t, f)
+		r.Chunk.EndRun(r.From, r.To)
+	}
+	if err := f.Next(t.Context(), new(engine.Run)); err != io.EOF || !p.Status().Finished {
+		t.Errorf("the end of the run: %v, %+v", err, p.Status())
+	}
+}
+
+// Where positions cannot be committed the horizon would never move: records start without it, until they
+// can be again.
+func TestHorizonThatCannotBeCommitted(t *testing.T) {
+	for _, order := range []core.Order{core.NoOrder, core.PerKey} {
+		f := NewFeed("s", 10_000, 1<<20, Hooks{})
+		f.Keep(order)
+		p := f.Open("in", 0, 0, offsets.Map{Held: offsets.State{TakenOver: true, Deaths: 1, Suspect: offsets.None, Until: 900}}, false)
+		deliver(t, p, records(0, 600, 10))
+		p.Unmarked()
+		end := func(upTo int64) {
+			t.Helper()
+			for at := p.Status().Floor; at < upTo; {
+				r := nextRun(t, f)
+				r.Chunk.EndRun(r.From, r.To)
+				at = p.Status().Floor
+			}
+			nothing(t, f)
+		}
+		end(600)
+		m, _ := p.Position()
+		p.Stored(m)
+		deliver(t, p, records(600, 1000, 10))
+		end(600 + offsets.Horizon)
+		p.Unmarked()
+		end(1000)
 	}
 }
 

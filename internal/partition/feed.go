@@ -184,7 +184,7 @@ func (f *Feed) commit(p *Partition) {
 func (f *Feed) dead(d Dead) { f.hooks.Dead(d) }
 
 // Pause stops the start of roots, or lets it go on. What was polled waits here, up to the high water;
-// a stop ends a paused feed as any other.
+// a stop ends a paused feed as any other, and so does a release a paused partition.
 func (f *Feed) Pause(on bool) {
 	f.mu.Lock()
 	f.paused = on
@@ -212,13 +212,14 @@ func (f *Feed) Next(ctx context.Context, r *engine.Run) error {
 		var resume, commit []*Partition
 		f.mu.Lock()
 		closed := f.gate.closed.Load()
-		n, most := len(f.parts), runSize
-		if f.paused && !stopped {
-			most = 0
-		}
+		n := len(f.parts)
 		for k := range n {
 			p := f.parts[(f.turn+k)%n]
+			most := runSize
 			p.mu.Lock()
+			if f.paused && !stopped && !p.releasing { // what is promised starts before a stop or a release
+				most = 0
+			}
 			p.drainLocked()
 			c, from, to := p.handOutLocked(most, closed)
 			if p.resumeLocked() {

@@ -67,12 +67,11 @@ func (p *Partition) wantsLocked() bool {
 func (p *Partition) takeConfirmedLocked(max int) (c *chunk, from, to int) {
 	for len(p.queue) > 0 {
 		c = p.queue[0]
-		known := func(i int) bool { return !c.fresh && c.c.Ended(i) } // by the completion map
 		was := p.cursor
-		for from = was; from < c.claimed && known(from); {
+		for from = was; p.confirmedLocked(c, from) && c.known(from); { // and no farther: the rest may be withdrawn
 			from++
 		}
-		for to = from; to < c.claimed && to-from < max && c.c.Offset(to) < p.confirmed && !known(to); {
+		for to = from; to-from < max && p.confirmedLocked(c, to) && !c.known(to); {
 			to++
 		}
 		if to == was {
@@ -87,6 +86,14 @@ func (p *Partition) takeConfirmedLocked(max int) (c *chunk, from, to int) {
 	}
 	return nil, 0, 0
 }
+
+// confirmedLocked reports whether the i-th record of a queued chunk is in a commit that is stored. p.mu is held.
+func (p *Partition) confirmedLocked(c *chunk, i int) bool {
+	return i < c.claimed && c.c.Offset(i) < p.confirmed
+}
+
+// known reports whether the completion map knew a record of what lies behind the cursor. p.mu is held.
+func (c *chunk) known(i int) bool { return !c.fresh && c.c.Ended(i) }
 
 // claimLocked is the position of a partition that commits first: the claim. What the completion map of the
 // commit before knows above it is kept. p.mu is held.
@@ -116,8 +123,10 @@ func (p *Partition) lostLocked() (n int) {
 		if i == 0 {
 			from = p.cursor
 		}
-		for k := from; k < c.claimed && c.c.Offset(k) < p.confirmed; k++ {
-			n++
+		for k := from; p.confirmedLocked(c, k); k++ {
+			if !c.known(k) {
+				n++
+			}
 		}
 	}
 	return n

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"pgregory.net/rapid"
@@ -180,7 +181,84 @@ func TestClaimsKeepTheMap(t *testing.T) {
 	}
 }
 
-// TestClaimsModel: batches, commits that are stored, refused or in doubt, ends, pauses, stops, releases and
+// What the completion map knows is passed up to the confirmed offset only: a claim that is withdrawn then
+// leaves nothing granted that has been passed, or a stop would wait for it, and claims would be too large.
+func TestClaimsThatTheMapKnowsAreWithdrawn(t *testing.T) {
+	f := NewFeed("s", 100, 1<<20, Hooks{})
+	f.CommitFirst()
+	was := offsets.Map{Base: 0, Next: 9, Open: []int64{0, 1, 2}, Held: offsets.State{Suspect: offsets.None}}
+	p := f.Open("in", 0, 0, was, false)
+	deliver(t, p, records(0, 3, 1))
+	p.Claim()
+	p.Stored(offsets.Map{Base: 3, Held: offsets.State{Suspect: offsets.None}})
+	r := nextRun(t, f)
+	r.Chunk.EndRun(r.From, r.To)
+	deliver(t, p, records(3, 10, 1))
+	p.Claim()
+	nothing(t, f) // 3 to 8 are known, and not confirmed
+	p.Withdraw()
+	if n := p.Started(); n != 0 || committed(t, p) != 3 {
+		t.Errorf("%d are started or granted, the position is %d; want 0 and 3", n, committed(t, p))
+	}
+	f.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := f.Next(ctx, new(engine.Run)); err != io.EOF {
+		t.Errorf("after the stop: %v, want the end", err)
+	}
+}
+
+// What the completion map knows is not lost with a partition.
+func TestKnownRecordsAreNotLost(t *testing.T) {
+	f := NewFeed("s", 100, 1<<20, Hooks{})
+	f.CommitFirst()
+	was := offsets.Map{Base: 0, Next: 9, Open: []int64{0, 5}, Held: offsets.State{Suspect: offsets.None}}
+	p := f.Open("in", 0, 0, was, false)
+	deliver(t, p, records(0, 10, 1))
+	p.Claim()
+	p.Stored(offsets.Map{Base: 10, Held: offsets.State{Suspect: offsets.None}})
+	if open := p.Close(); open != 3 {
+		t.Errorf("%d are lost, want 3: the offsets 0, 5 and 9", open)
+	}
+}
+
+// A partition that is given away while its spout is paused: what is committed starts all the same, since
+// nobody else will run it; and so does the root that was granted in careful mode.
+func TestReleaseDuringPause(t *testing.T) {
+	f, p, _ := firstFeed(4)
+	deliver(t, p, records(0, 10, 1))
+	p.Claim()
+	f.Pause(true)
+	p.Stored(offsets.Map{Base: 4, Held: offsets.State{Suspect: offsets.None}})
+	nothing(t, f)
+	p.Release()
+	f.Wake()
+	var r engine.Run
+	if err := f.Next(t.Context(), &r); err != nil || r.From != 0 || r.To != 4 {
+		t.Fatalf("a run of %d, %v; want the 4 that are committed", r.To-r.From, err)
+	}
+	r.Chunk.EndRun(r.From, r.To)
+	if n := p.Started(); n != 0 {
+		t.Errorf("%d are waited for", n)
+	}
+	nothing(t, f)
+
+	f = NewFeed("s", 1000, 1<<20, Hooks{})
+	p = taken(t, f, offsets.State{Deaths: 3, Suspect: offsets.None, Until: 8})
+	deliver(t, p, records(0, 10, 10))
+	pick(t, p, 0, Suspected)
+	f.Pause(true)
+	p.Grant()
+	nothing(t, f)
+	p.Release()
+	f.Wake()
+	r = engine.Run{}
+	if err := f.Next(t.Context(), &r); err != nil || r.To != 1 {
+		t.Errorf("a run of %d, %v; want the one that was granted", r.To-r.From, err)
+	}
+}
+
+// TestClaimsModel: a completion map, batches, commits that are stored, refused or in doubt, ends, pauses, stops, releases and
 // losses, in any order and over many owners: no record starts before a commit behind it is stored, none
 // starts twice, a loss costs no more than the window, and a clean end costs nothing.
 func TestClaimsModel(t *testing.T) {
@@ -198,11 +276,26 @@ func TestClaimsModel(t *testing.T) {
 			ran      = map[int64]int{}
 			started  []place
 			allowed  int // records that losses may have cost
+			// was is the completion map that the first owner finds: the topology was at least once before.
+			was         = offsets.Map{Held: offsets.State{Suspect: offsets.None}}
+			meta, claim offsets.Map // of the commit that is stored, and of the one that is under way
 		)
+		if n := rapid.Int64Range(0, 20).Draw(t, "the map reaches to"); n > 0 {
+			was.Next = n
+			for o := range n {
+				if rapid.Bool().Draw(t, "open") {
+					was.Open = append(was.Open, o)
+				}
+			}
+			if was.Done(0) {
+				was.Open = append([]int64{0}, was.Open...)
+			}
+		}
+		meta = was
 		open := func() {
 			f = NewFeed("s", window, 1<<20, Hooks{})
 			f.CommitFirst()
-			p = f.Open("in", 0, stored, offsets.Map{}, false)
+			p = f.Open("in", 0, stored, meta, false)
 			polled, _ = slices.BinarySearch(log, stored)
 			underWay, over, started = -1, false, nil
 		}
@@ -222,6 +315,9 @@ func TestClaimsModel(t *testing.T) {
 				if o >= stored {
 					t.Fatalf("offset %d starts, committed is %d", o, stored)
 				}
+				if was.Done(o) {
+					t.Fatalf("offset %d starts, which the completion map knows", o)
+				}
 				started = append(started, place{r.Chunk.(*chunk), i})
 			}
 			if len(started) > window {
@@ -234,7 +330,7 @@ func TestClaimsModel(t *testing.T) {
 				return
 			}
 			if how != 1 { // stored
-				stored = underWay
+				stored, meta = underWay, claim
 			}
 			if how == 0 {
 				p.Stored(offsets.Map{Base: underWay, Held: offsets.State{Suspect: offsets.None}})
@@ -275,7 +371,7 @@ func TestClaimsModel(t *testing.T) {
 					t.Fatalf("the position is %d, stored is %d", m.Base, stored)
 				}
 				if m.Base > stored {
-					underWay = m.Base
+					underWay, claim = m.Base, m
 				}
 			},
 			"outcome": func(t *rapid.T) {
@@ -330,12 +426,16 @@ func TestClaimsModel(t *testing.T) {
 				open()
 			},
 			"": func(t *rapid.T) {
+				// Started roots, and those that are granted: not less than none, and within the window.
+				if n := p.Started(); n < len(started) || n > window {
+					t.Fatalf("%d are started or granted; %d are under way, the window is %d", n, len(started), window)
+				}
 				missed := 0
 				for _, o := range log {
 					if o >= stored {
 						break
 					}
-					if ran[o] == 0 {
+					if ran[o] == 0 && !was.Done(o) {
 						missed++
 					}
 				}

@@ -259,7 +259,8 @@ func (p *Partition) resumeLocked() bool {
 
 // finishedLocked reports whether a bounded run has nothing more to start here.
 func (p *Partition) finishedLocked() bool {
-	return p.until >= 0 && p.ledger.Next() >= p.until && len(p.queue) == 0 && p.behind() == 0
+	named := p.care.name != nil && !p.care.handed
+	return p.until >= 0 && p.ledger.Next() >= p.until && len(p.queue) == 0 && p.behind() == 0 && !named
 }
 
 // Close ends the assignment: nothing that comes later changes anything. It returns how many
