@@ -47,8 +47,9 @@ func (p *pool) swap(h *killick.Held, d *dice) (with []*killick.Held) {
 	return with
 }
 
-// TestChaos: whatever bolts do with tuples and handles, and while partitions go away, each root of
-// those that stay ends once, and nothing of the others does. KILLICK_CHAOS_SEEDS is how many runs.
+// TestChaos: whatever bolts do with tuples and handles, and while partitions are released or go away, each
+// root of those that stay ends once, and nothing of the others does once they are gone. What is released
+// ends, or is left to the next owner. KILLICK_CHAOS_SEEDS is how many runs.
 func TestChaos(t *testing.T) {
 	seeds := 8
 	if s := os.Getenv("KILLICK_CHAOS_SEEDS"); s != "" {
@@ -142,11 +143,25 @@ func chaos(t *testing.T, seed uint64) {
 	lost := map[int]bool{}
 	e := during(t, top, func(e *env) {
 		for p := range parts - 1 {
-			if d.n(2) == 0 {
-				time.Sleep(time.Duration(d.n(2000)) * time.Millisecond)
-				e.feeds["in"].chunks[p].lose()
-				lost[p] = true
+			how := d.n(3)
+			if how == 0 {
+				continue
 			}
+			time.Sleep(time.Duration(d.n(2000)) * time.Millisecond)
+			c := e.feeds["in"].chunks[p]
+			if how == 1 {
+				e.release(p)
+				until := time.Now().Add(time.Hour)
+				for c.halt() > e.Left(&c.epoch) {
+					if e.Flush(); time.Now().After(until) {
+						t.Errorf("partition %d is released, and still has %d open roots, %d of them left", p, c.halt(), e.Left(&c.epoch))
+						break
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+			c.lose()
+			lost[p] = true
 		}
 		<-e.done
 		synctest.Wait()

@@ -182,7 +182,7 @@ func (d *dispatcher) only() *task {
 func (d *dispatcher) fuse(t *task, f *frame) int {
 	x := t.x
 	prev := x.begin(f, d.r)
-	x.at.set(f, nil)
+	x.beginAt(f, nil, f.run.From)
 	x.took = 0
 	next := f.run.From
 	for from := next; next < f.run.To; from = next {
@@ -198,7 +198,7 @@ func (d *dispatcher) fuse(t *task, f *frame) int {
 		}
 	}
 	d.r.leave(prev)
-	x.at.set(nil, nil)
+	x.beginAt(nil, nil, 0)
 	x.ex.Clear()
 	x.src = item{}
 	return next

@@ -245,8 +245,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		case <-quiet:
 			// The longer the end takes, the less it matters to notice it at once.
 			poll.Reset(min(max(first, time.Since(ending)/64), coarsest))
-			parked := e.parked.open()
-			if e.pending() > parked {
+			pending, parked := e.remaining()
+			if pending > parked {
 				continue
 			}
 			// Untracked tuples and Flush have nothing pending. They get as long as a drain.
@@ -259,11 +259,12 @@ func (e *Engine) Run(ctx context.Context) error {
 			return e.ended(result, parked)
 		case <-limit:
 			// Without open trees it was for a Flush, an untracked tuple, or a spout's Next.
-			if parked := e.parked.open(); e.pending() <= parked {
+			pending, parked := e.remaining()
+			if pending <= parked {
 				return e.ended(result, parked)
 			}
 			if result == nil {
-				result = fmt.Errorf("%w: %d after %v", ErrDrain, e.pending(), e.cfg.Drain)
+				result = fmt.Errorf("%w: %d after %v", ErrDrain, pending, e.cfg.Drain)
 			}
 			return result
 		}
@@ -300,6 +301,16 @@ func (e *Engine) pending() int64 {
 		n += int64(d.feed.Pending())
 	}
 	return n
+}
+
+// remaining returns how many roots are open, and how many of them a stop leaves so. What a release leaves
+// open is waited for: it goes with its partition, and is no failure of this run.
+func (e *Engine) remaining() (pending, parked int64) {
+	pending = e.pending() // first, see parked
+	if e.draining.Load() {
+		parked = e.parked.open()
+	}
+	return pending, parked
 }
 
 func (e *Engine) start() {

@@ -75,7 +75,7 @@ func (x *exec) begin(f *frame, r *runner) (prev *exec) {
 // and turned out to be slow, or when its own loop has something else to do.
 func (x *exec) run(b *batch, from int, f *frame, r *runner, inline bool) (next int) {
 	prev := x.begin(f, r)
-	x.at.set(nil, b)
+	x.beginAt(nil, b, from)
 	for next = from; next < len(b.items); from = next {
 		start := x.clock()
 		var pulse bool
@@ -87,7 +87,7 @@ func (x *exec) run(b *batch, from int, f *frame, r *runner, inline bool) (next i
 		}
 	}
 	r.leave(prev)
-	x.at.set(nil, nil)
+	x.beginAt(nil, nil, 0)
 	x.ex.Clear()
 	return next
 }

@@ -77,13 +77,16 @@ func (c *component) retry(en *entry, ev Event, wait time.Duration) {
 	draining, urgent := c.e.draining.Load(), c.e.urgent(en.item.anchors)
 	ev.Kind = TryFailed
 	if en.item.last && (draining || urgent) {
-		if draining || !stays(en.item.anchors) {
+		if draining {
 			c.e.cfg.Observe(ev)
 			en.park()
 			return
 		}
+		if !en.parkReleased() {
+			c.e.cfg.Observe(ev)
+			return
+		}
 		// A join with a tree of a partition that stays: this one goes on, without the others.
-		en.parkReleased()
 		urgent = false
 	}
 	ev.Wait = wait
@@ -131,13 +134,25 @@ func (en *entry) park() {
 	})
 }
 
-// parkReleased is park for the trees of partitions that are released.
-func (en *entry) parkReleased() {
+// parkReleased is park for the trees of partitions that are released. It reports whether the tuple goes
+// on for another one, which lives; else its edges on the others have ended: it counts for nothing there,
+// and a dead tree ends with its last edge.
+func (en *entry) parkReleased() (goesOn bool) {
+	var others []*ack.Tree
 	en.item.anchors.Each(func(t *ack.Tree) {
-		if t.Releasing() && !t.Gone() {
+		if !t.Releasing() { // asked once: it may be released at any moment
+			others = append(others, t)
+			goesOn = goesOn || t.Live()
+		} else if !t.Gone() {
 			en.t.e.parked.add(t)
 		}
 	})
+	if !goesOn {
+		for _, t := range others {
+			t.End()
+		}
+	}
+	return goesOn
 }
 
 // policy is what becomes of a root that the component gives up.

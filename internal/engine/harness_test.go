@@ -43,8 +43,11 @@ type chunk struct {
 	part  int32
 	recs  []record
 	epoch ack.Epoch
-	ends  [][]*ack.Cause // by record; guarded by f.mu
+	ends  [][]*ack.Cause // by record; guarded by f.mu, as what follows
 	acked int
+	// halted: no record behind the first started is handed out any more.
+	halted  bool
+	started int
 }
 
 type record struct{ m killick.Message }
@@ -147,21 +150,34 @@ func (c *chunk) End(i int, cause *ack.Cause) {
 // lose closes the partition's epoch: its roots are nobody's any more.
 func (c *chunk) lose() {
 	c.epoch.Close()
+	open := c.halt()
 	c.f.mu.Lock()
+	c.f.open -= open
+	c.f.mu.Unlock()
+	c.f.Poke()
+}
+
+// halt ends the partition's intake, and returns how many of its roots are open.
+func (c *chunk) halt() (open int) {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
 	started := len(c.ends)
+	if c.halted {
+		started = c.started
+	}
 	c.f.order = slices.DeleteFunc(c.f.order, func(r engine.Run) bool {
 		if r.Chunk == c {
 			started = min(started, r.From)
 		}
 		return r.Chunk == c
 	})
+	c.halted, c.started = true, started
 	for i := range started {
 		if len(c.ends[i]) == 0 {
-			c.f.open--
+			open++
 		}
 	}
-	c.f.mu.Unlock()
-	c.f.Poke()
+	return open
 }
 
 // env is one engine on test feeds, and what it did.

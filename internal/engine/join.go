@@ -5,6 +5,7 @@ import (
 
 	"github.com/killick-io/killick/ack"
 	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // fix gives joined outputs their anchors and origin; nil: h has none.
@@ -46,8 +47,8 @@ func less(a, b *item) bool {
 }
 
 // drop ends the edges of outputs that will not leave. What such an output was joined with is
-// lost: the trees of a handle that has acked by then are replayed, and a handle that is still
-// open cannot ack any more (lost), so that its tuple is tried again as h's is.
+// lost: the trees of a handle that has acked by then are replayed (at most once: dropped), and a handle
+// that is still open cannot ack any more (lost), so that its tuple is tried again as h's is.
 //
 // It reports whether h's own trees must be replayed, too: a handle of the same root has acked,
 // and a new try of h's tuple alone would never see it again.
@@ -75,8 +76,11 @@ func (h *held) drop() (own bool) {
 		}
 		if cause == nil {
 			cause = &ack.Cause{Outcome: ack.Replayed, Component: h.c.spec.Name, Task: h.t.index, Reason: "join",
-				Err: errJoin, Policy: policyOf(h.c.spec.Retry.After), Limit: h.c.spec.Retry.Attempts, Wait: h.c.spec.Retry.Delay,
+				Err: errJoin, Policy: h.c.policy(), Limit: h.c.spec.Retry.Attempts, Wait: h.c.spec.Retry.Delay,
 				Key: h.item.key, Value: h.item.safeBytes()}
+			if h.c.e.once && rules.OnceIsOneTry { // their roots are dropped with the output
+				cause.Outcome, cause.Attempts = ack.Dead, 1
+			}
 		}
 		replay.Fail(cause)
 	}

@@ -16,12 +16,16 @@ type spot struct {
 	batch *batch
 }
 
-func (s *spot) set(f *frame, b *batch) {
+// beginAt says that x is at the records of f, or the items of b, of which the first is i; both nil: at
+// none.
+func (x *exec) beginAt(f *frame, b *batch, i int) {
+	s := &x.at
 	s.mu.Lock()
 	s.batch = b
 	if s.chunk = nil; b == nil && f != nil {
 		s.chunk = f.run.Chunk
 	}
+	x.pos.set(i) // with the lock: where it was before may not be here, and chunks panic then
 	s.mu.Unlock()
 }
 
@@ -30,7 +34,7 @@ func (s *spot) set(f *frame, b *batch) {
 func (x *exec) origin() (o core.Origin, ok bool) {
 	x.at.mu.Lock()
 	defer x.at.mu.Unlock()
-	i := x.pos.get()
+	i := x.pos.get() // of what at says, since beginAt
 	switch {
 	case x.at.chunk != nil:
 		return x.at.chunk.Origin(i), true

@@ -1,6 +1,10 @@
 package engine
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/killick-io/killick/internal/core"
+)
 
 func TestUserLine(t *testing.T) {
 	const head = "1 @ 0x47 0x48\n# labels: {\"killick_runner\":\"3\"}\n"
@@ -21,4 +25,41 @@ func TestUserLine(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
+}
+
+// smallChunk is a chunk of n records, as far as an origin is asked for. Like a partition's it refuses others.
+type smallChunk struct {
+	Chunk
+	n int
+}
+
+func (c smallChunk) Origin(i int) core.Origin {
+	if i < 0 || i >= c.n {
+		panic("no such record")
+	}
+	return core.Origin{Topic: "in", Offset: int64(i)}
+}
+
+// TestOriginAtTheBegin: who asks what an execution is at, in the moment at which it begins with a chunk
+// or a batch, is not told of the record that it was at in the one before, which this one may not have.
+func TestOriginAtTheBegin(t *testing.T) {
+	x := &exec{}
+	x.pos.set(100) // of a large batch
+	want := func(offset int64, ok bool) {
+		t.Helper()
+		if o, has := x.origin(); has != ok || o.Offset != offset {
+			t.Errorf("it is at %+v, %v; want offset %d, %v", o, has, offset, ok)
+		}
+	}
+	c := smallChunk{n: 3}
+	f := &frame{run: Run{Chunk: c, From: 1, To: 3}}
+	x.beginAt(f, nil, f.run.From)
+	want(1, true)
+	x.beginAt(nil, nil, 0)
+	want(0, false)
+	x.pos.set(100)
+	x.beginAt(nil, &batch{items: []item{{chunk: c, i: 2}, {chunk: c, i: 1}}}, 1)
+	want(1, true)
+	x.beginAt(nil, &batch{items: []item{{loose: true}}}, 0)
+	want(0, false)
 }

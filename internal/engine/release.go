@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
@@ -38,19 +39,14 @@ func (e *Engine) Busy() bool {
 	return false
 }
 
-// Left returns how many trees of ep are open for good: nothing here will end them.
+// Left returns how many trees of ep are open and not waited for: their retry has failed again. Started
+// roots are to be counted before, see parked.
 func (e *Engine) Left(ep *ack.Epoch) int { return e.parked.in(ep) }
 
 // urgent reports whether a partition's release waits for one of the trees.
 func (e *Engine) urgent(a ack.Anchors) (is bool) {
 	a.Each(func(t *ack.Tree) { is = is || t.Releasing() && !t.Gone() && !e.parked.has(t) })
 	return is
-}
-
-// stays reports whether one of the trees lives on here.
-func stays(a ack.Anchors) (does bool) {
-	a.Each(func(t *ack.Tree) { does = does || t.Live() && !t.Releasing() })
-	return does
 }
 
 // flushes reports whether the bolt wants to be flushed.
@@ -60,10 +56,13 @@ func (t *task) flushes() bool {
 }
 
 // parked are the trees that a stop, or a release, has left open: waiting for them would be in vain.
-// It is bounded by the roots that are started: those of closed partitions are dropped.
+// It is bounded by the roots that are started: those of closed partitions are dropped, and those that
+// have ended all the same. So whoever counts open roots first and parked ones then knows by equal
+// numbers that only parked ones are left.
 type parked struct {
 	mu    sync.Mutex
 	trees map[*ack.Tree]struct{}
+	n     atomic.Int64 // of trees; 0: who ends a tree need not look
 }
 
 // add says that t stays open until the worker stops, or the partition is closed.
@@ -74,6 +73,19 @@ func (p *parked) add(t *ack.Tree) {
 		p.trees = map[*ack.Tree]struct{}{}
 	}
 	p.trees[t] = struct{}{}
+	p.n.Store(int64(len(p.trees)))
+}
+
+// drop says that t has ended, or is about to: a joined tuple goes on for its other trees. Nobody adds t
+// meanwhile, since only who holds an open edge of it does.
+func (p *parked) drop(t *ack.Tree) {
+	if p.n.Load() == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.trees, t)
+	p.n.Store(int64(len(p.trees)))
 }
 
 func (p *parked) has(t *ack.Tree) bool {
@@ -100,5 +112,6 @@ func (p *parked) count(f func(*ack.Tree) bool) (n int) {
 			n++
 		}
 	}
+	p.n.Store(int64(len(p.trees)))
 	return n
 }

@@ -86,6 +86,7 @@ func (s *source) TreeEnded(t *ack.Tree, c *ack.Cause) {
 		s.ended(i)
 	}
 	if c == nil {
+		d.e.parked.drop(t)
 		d.stats.acked.Add(1)
 		d.tellEnd(s.chunk, i, nil)
 		s.chunk.End(i, nil)
@@ -116,6 +117,7 @@ func (s *source) TreeEnded(t *ack.Tree, c *ack.Cause) {
 		}
 		d.e.cfg.Observe(Event{Kind: TupleDead, Component: c.Component, Task: c.Task, Attempt: attempt, Reason: c.Reason, Err: c.Err})
 	}
+	d.e.parked.drop(t)
 	if c.Policy == ack.Skip {
 		d.stats.skipped.Add(1)
 	} else {

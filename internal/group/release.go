@@ -203,12 +203,13 @@ func (g *releases) end(ctx context.Context) {
 	g.r.trees().Flush()
 	var done, late []*release
 	for _, rel := range list {
+		open := rel.p.Started() // before those that are left: of these none has ended since
 		left := g.r.trees().Left(rel.p.Epoch())
 		if all {
 			left = 0 // the stop itself waits for them, and says what it has left open
 		}
 		switch {
-		case rel.p.Started() <= left || !rules.ReleaseDrains:
+		case open <= left || !rules.ReleaseDrains:
 			done = append(done, rel)
 		case !all && time.Now().After(rel.limit):
 			late = append(late, rel)
