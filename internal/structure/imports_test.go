@@ -47,6 +47,8 @@ var arrows = []arrow{
 	{from: "worker", own: []string{".", "ack", "offsets", "spout", "internal/core", "internal/engine", "internal/group", "internal/kafka",
 		"internal/outbox", "internal/partition", "internal/rules"}, mods: []string{kafkaClient, logger, metrics, yaml}, why: "puts all that together"},
 	{from: "testenv/bubble", why: "virtual time, for anyone's tests"},
+	{from: "testenv/kafkaenv", own: []string{"testenv/internal/jvm"}, mods: []string{kafkaClient, "golang.org/x/sync"}, why: "Kafka as processes, for anyone's tests"},
+	{from: "testenv/internal/*", why: "servers of tests"},
 	{from: "testenv/embedded", mods: []string{kafkaClient}, why: "a broker for anyone's tests"},
 	{from: "testenv", own: []string{".", "ack", "internal/core", "internal/engine", "internal/rules", "testenv/bubble"}, why: "tests of topologies need no Kafka"},
 	{from: "examples/*/check", why: "a judge shares no code with what it judges"},
@@ -60,7 +62,7 @@ var arrows = []arrow{
 	{from: "internal/bench", free: true},
 }
 
-var public = []string{".", "ack", "offsets", "spout", "bolt", "worker", "testenv", "testenv/bubble", "testenv/embedded"}
+var public = []string{".", "ack", "offsets", "spout", "bolt", "worker", "testenv", "testenv/bubble", "testenv/embedded", "testenv/kafkaenv"}
 
 func (a *arrow) allows(from, imp string) bool {
 	if a.free || std(imp) {
