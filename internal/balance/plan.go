@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-
-	"github.com/killick-io/killick/internal/rules"
 )
 
 // Plan shares the partitions out. counts has how many partitions each topic has, as far as the leader
@@ -201,50 +199,5 @@ func (s *share) deal(counts map[string]int32, ms []*Member) {
 			s.asked[p] = true
 			s.add(p.Topic, to, 1)
 		}
-	}
-}
-
-// even asks members that have too much: as long as one has two more than another that could have
-// one of its partitions, the greatest difference first, and of the topics the one that the member has
-// most of.
-func (s *share) even() {
-	for {
-		var from, to *Member
-		var topic string
-		best, tie := 1, 0
-		for _, m := range s.able {
-			l := s.load[m]
-			if l.total < best {
-				continue
-			}
-			for _, t := range l.names {
-				if len(l.claimed[t]) == 0 {
-					continue
-				}
-				other := s.taker(t, nil)
-				if other == nil || other == m {
-					continue
-				}
-				o := s.load[other]
-				d, dt := l.total-o.total, l.topics[t]-o.topics[t]
-				if d > best || d == best && from != nil && dt > tie {
-					from, to, topic, best, tie = m, other, t, d, dt
-				}
-			}
-		}
-		if from == nil {
-			return
-		}
-		l := s.load[from]
-		ps := l.claimed[topic]
-		p := ps[len(ps)-1]
-		l.claimed[topic] = ps[:len(ps)-1]
-		if rules.ReleaseBeforeMoving {
-			s.asked[p] = true
-		} else {
-			s.owner[p] = to
-		}
-		s.add(topic, from, -1)
-		s.add(topic, to, 1)
 	}
 }

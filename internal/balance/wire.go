@@ -12,8 +12,10 @@ import (
 // its own version, and nothing of a higher one.
 const version = 1
 
-// maxData bounds user data, in bytes: all members' metadata is one record of the broker.
-const maxData = 64 << 10
+// maxData bounds the user data that are read, in bytes. Our own are bounded by the broker, which keeps all
+// members' metadata and assignments in one record: 1 MB, unless message.max.bytes was raised. Those of a
+// member that is asked for thousands of partitions may be much of that, and must be read.
+const maxData = 16 << 20
 
 // ErrForeign says that user data are not from a killick worker of a version that this one understands.
 var ErrForeign = errors.New("balance: user data of another kind or version")

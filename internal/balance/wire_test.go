@@ -2,6 +2,7 @@ package balance
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -31,6 +32,24 @@ func TestWire(t *testing.T) {
 	}
 	if n := len((&Facts{Place: "orders-0", Number: 12, Shape: "0123456789abcdef"}).Encode()); n > 80 {
 		t.Errorf("a member's facts take %d bytes", n)
+	}
+}
+
+// A pattern may match thousands of topics with long names. All of them may be asked for at once, and be
+// released.
+func TestWireOfManyTopics(t *testing.T) {
+	t.Parallel()
+	var parts []Part
+	for i := range 5000 {
+		parts = append(parts, Part{fmt.Sprintf("production.warehouse.public.some_table_%04d", i), 0})
+	}
+	f := Facts{Shape: "s", Released: parts}
+	if got, err := DecodeFacts(f.Encode()); err != nil || !reflect.DeepEqual(got, f) {
+		t.Errorf("facts of %d bytes: %v", len(f.Encode()), err)
+	}
+	g := Grant{Asks: parts, Echo: Echo{Shape: "s"}}
+	if got, err := DecodeGrant(g.Encode()); err != nil || !reflect.DeepEqual(got, g) {
+		t.Errorf("a grant of %d bytes: %v", len(g.Encode()), err)
 	}
 }
 
