@@ -143,3 +143,52 @@ func TestFallingOutOfTheLogHoldsNobodyUp(t *testing.T) {
 		r.end()
 	}, embedded.Topic("in", 2))
 }
+
+// A partition whose committed offset the broker does not tell waits alone, and is asked for again: the
+// client drops it without a word. It goes on where it was, not where a new one would start.
+func TestOffsetThatIsNotTold(t *testing.T) {
+	for name, code := range map[string]*kerr.Error{"a topic id that has not spread": kerr.UnknownTopicID, "anything else": kerr.UnknownServerError} {
+		t.Run(name, func(t *testing.T) {
+			tell(t, func(s *story) {
+				s.produce("in", 1, numbers(0, 10)...)
+				s.commit("in", 1, 4, "")
+				untold := s.b.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Topic: "in", Partitions: []int32{1}, Err: code, Count: -1})
+				asked := 0 // for all of the group: first at the start, which is answered
+				silent := s.b.Fail(kmsg.OffsetFetch, kerr.UnknownServerError, -1, func(r kmsg.Request) bool {
+					if f := r.(*kmsg.OffsetFetchRequest); len(f.Groups) != 1 || f.Groups[0].Topics != nil {
+						return false
+					}
+					asked++
+					return asked > 1
+				})
+				var c tally
+				src := spout.KafkaSource{Topics: []string{"in"}, Start: spout.Latest()}
+				r := s.start(counting(&c, src, nil))
+				s.produce("in", 0, "a")
+				s.until("the other one is open", func() bool { return len(r.parts("in")) > 0 })
+				s.produce("in", 0, "b")
+				s.until("the other one goes on", func() bool { return c.of("b") == 1 })
+				s.until("the partition is named", func() bool { ok, text := r.ready("partitions"); return !ok && contains(text, "in/1 has stopped") })
+				s.pass(20 * time.Second)
+				if n := c.total(); n > 2 {
+					s.Errorf("%d records ran", n)
+				}
+				untold.Remove()
+				silent.Remove()
+				s.drained("in")
+				for _, v := range numbers(4, 10) {
+					if c.of(v) != 1 {
+						s.Errorf("%s ran %d times", v, c.of(v))
+					}
+				}
+				if ok, text := r.ready("partitions"); !ok {
+					s.Errorf("readiness: %s", text)
+				}
+				if c.of("3") > 0 {
+					s.Error("a record below the committed offset ran")
+				}
+				r.end()
+			}, embedded.Topic("in", 2))
+		})
+	}
+}

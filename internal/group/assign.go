@@ -87,6 +87,8 @@ type opening struct {
 	hold   bool
 	refuse string // it does not open, and why
 	wait   string // it does not open now, and why
+	// unknown: what is committed is not known, either.
+	unknown bool
 }
 
 // adjust decides where each newly assigned partition starts, opens it, and returns the offsets
@@ -127,6 +129,12 @@ func (r *Reader) adjust(ctx context.Context, given map[string]map[int32]kgo.Offs
 			list = append(list, o)
 		}
 	}
+	for _, k := range r.untold(given) {
+		list = append(list, &opening{key: k, had: committed{offset: -1}, wait: "the broker does not tell what is committed", unknown: true})
+		if given[k.Topic] == nil {
+			given[k.Topic] = map[int32]kgo.Offset{}
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -164,11 +172,27 @@ func (r *Reader) adjust(ctx context.Context, given map[string]map[int32]kgo.Offs
 	return given, nil
 }
 
+// untold are the partitions of this assignment of whose committed offset the broker has said nothing but
+// an error. The client leaves them out of given, and would never read them.
+func (r *Reader) untold(given map[string]map[int32]kgo.Offset) (out []partition.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k := range r.fresh {
+		if _, ok := given[k.Topic][k.ID]; !ok && !r.proto.isClosed(k) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
 // openOne runs on the poll loop.
 func (r *Reader) openOne(o *opening) {
 	if r.proto.isClosed(o.key) {
 		return // given away: it may be another member's by now
 	}
+	r.mu.Lock()
+	delete(r.fresh, o.key)
+	r.mu.Unlock()
 	if old := r.open[o.key]; old != nil {
 		r.shut(o.key, "assigned again")
 	}
@@ -179,7 +203,7 @@ func (r *Reader) openOne(o *opening) {
 	if o.wait != "" {
 		why := "where it starts cannot be found out now, and is asked again: " + o.wait
 		r.log.Warn().Str("topic", o.key.Topic).Int32("partition", o.key.ID).Str("reason", why).Msg("the partition has to wait")
-		r.await(o.key, new(late), why)
+		r.await(o.key, &late{unknown: o.unknown}, why)
 		return
 	}
 	o.m.Held = o.m.TakeOver(o.end, r.commits.own(o.key, o.had))

@@ -18,6 +18,9 @@ import (
 type late struct {
 	// p is the open partition whose position has left the log; nil: the partition is not open yet.
 	p *partition.Partition
+	// unknown: what is committed must be asked for, too. To take it for nothing would be a loss where new
+	// partitions start at the end.
+	unknown bool
 }
 
 // await puts a partition off. why is shown to people until it opens; "" for one that is open.
@@ -40,8 +43,14 @@ func (r *Reader) await(k partition.Key, l *late, why string) {
 func (r *Reader) know(ctx context.Context, names []string) (sound []string, refused, waits map[string]string, err error) {
 	refused, waits = map[string]string{}, map[string]string{}
 	ts, err := r.admin.Topics(ctx, names...)
-	if ts == nil && err != nil {
-		return nil, nil, nil, err
+	if ctx.Err() != nil {
+		return nil, nil, nil, ctx.Err()
+	}
+	if ts == nil && err != nil { // no reason to lose the others
+		for _, name := range names {
+			waits[name] = err.Error()
+		}
+		return nil, refused, waits, nil
 	}
 	for _, name := range names {
 		have, ok := ts[name]
@@ -95,8 +104,12 @@ func (r *Reader) latecomers(ctx context.Context) {
 	if err != nil {
 		r.complain(ctx, err)
 	}
+	known := r.recall(ctx, waiting, sound)
 	var list []*opening
 	for k, l := range waiting {
+		if l.unknown && !known && refused[k.Topic] == "" {
+			continue
+		}
 		b, ok := bounds[kafka.Partition{Topic: k.Topic, ID: k.ID}]
 		switch why := refused[k.Topic]; {
 		case why != "":
@@ -118,6 +131,28 @@ func (r *Reader) latecomers(ctx context.Context) {
 			r.arrive(o, waiting[o.key])
 		}
 	})
+}
+
+// recall finds out what is committed for partitions of which that is unknown, and reports whether it is
+// known now.
+func (r *Reader) recall(ctx context.Context, waiting map[partition.Key]*late, topics []string) bool {
+	unknown := slices.DeleteFunc(slices.Collect(maps.Keys(waiting)), func(k partition.Key) bool { return !waiting[k].unknown })
+	if len(unknown) == 0 || len(topics) == 0 {
+		return true
+	}
+	got, err := r.admin.Committed(ctx, r.cfg.Group, topics...)
+	if err != nil {
+		r.complain(ctx, err)
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range unknown {
+		if c, ok := got[kafka.Partition{Topic: k.Topic, ID: k.ID}]; ok && r.late[k] == waiting[k] {
+			r.fetched[k] = committed{c.Offset, c.Metadata}
+		}
+	}
+	return true
 }
 
 // where says where a partition that was put off starts.

@@ -39,7 +39,9 @@ func (r *Reader) assigned(_ context.Context, cl *kgo.Client, added map[string][]
 	r.stats.Assigned++
 	for t, ps := range added {
 		for _, p := range ps {
-			delete(r.stopped, partition.Key{Topic: t, ID: p})
+			k := partition.Key{Topic: t, ID: p}
+			delete(r.stopped, k)
+			r.fresh[k] = true
 		}
 	}
 	r.mu.Unlock()
@@ -122,6 +124,7 @@ func (r *Reader) away(why string, m map[string][]int32, stat func(*Stats) *int64
 				delete(r.stopped, k)
 				delete(r.late, k)
 				delete(r.fetched, k)
+				delete(r.fresh, k)
 				r.mu.Unlock()
 			}
 		}

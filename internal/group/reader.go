@@ -103,6 +103,7 @@ type Reader struct {
 	mu      sync.Mutex
 	topics  map[string]kafka.Topic
 	fetched map[partition.Key]committed // by OnOffsetsFetched, until the partitions open
+	fresh   map[partition.Key]bool      // assigned, and neither open, stopped nor late so far
 	stopped map[partition.Key]string    // partitions that cannot go on, and why
 	late    map[partition.Key]*late     // partitions that wait for an answer of the cluster
 	bounds  map[kafka.Partition]kafka.Bounds
@@ -258,7 +259,7 @@ func New(cfg Config) (*Reader, error) {
 		cfg.Fatal = func(error) {}
 	}
 	r := &Reader{cfg: cfg, log: cfg.Log, posts: make(chan post), done: make(chan struct{}), open: map[partition.Key]*owned{},
-		topics: map[string]kafka.Topic{}, fetched: map[partition.Key]committed{}, stopped: map[partition.Key]string{},
+		topics: map[string]kafka.Topic{}, fetched: map[partition.Key]committed{}, fresh: map[partition.Key]bool{}, stopped: map[partition.Key]string{},
 		bounds: map[kafka.Partition]kafka.Bounds{}, first: map[string]first{}, missing: map[string]time.Time{},
 		suspects: map[string]bool{}, late: map[partition.Key]*late{}, lookNow: make(chan struct{}, 1)}
 	r.commits.r, r.rel.r, r.number = r, r, balance.NoNumber
