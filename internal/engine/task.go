@@ -178,6 +178,8 @@ func (t *task) loop() {
 	var (
 		batch *batch // in progress
 		next  int    // its first item that was not executed
+		// ticked: the last thing was a tick, so others are next, however long one takes.
+		ticked bool
 	)
 	for {
 		// A batch is executed in pieces if that takes long: ticks and retries come in between.
@@ -185,29 +187,45 @@ func (t *task) loop() {
 		if batch != nil {
 			in, more = nil, always
 		}
-		select {
-		case <-t.e.hard.Done():
-			return
-		case batch = <-in:
-			next = 0
-			continue
-		case <-more:
-			if !t.acquire() {
+		// A tick goes before the rest of a batch: left to chance, some would be left out where each
+		// piece is long.
+		after := ticked
+		ticked = false
+		if batch != nil && !after {
+			select {
+			case <-tick:
+				ticked = true
+			default:
+			}
+		}
+		if !ticked {
+			select {
+			case <-t.e.hard.Done():
 				return
+			case batch = <-in:
+				next = 0
+				continue
+			case <-more:
+				if !t.acquire() {
+					return
+				}
+				if next = t.runSome(batch, next, r); next == len(batch.items) {
+					t.e.put(batch)
+					batch = nil
+					t.queued.Add(-1)
+				}
+				t.release()
+			case <-t.wake:
+				if !t.acquire() {
+					return
+				}
+				t.runDue(r)
+				t.release()
+			case <-tick:
+				ticked = true
 			}
-			if next = t.runSome(batch, next, r); next == len(batch.items) {
-				t.e.put(batch)
-				batch = nil
-				t.queued.Add(-1)
-			}
-			t.release()
-		case <-t.wake:
-			if !t.acquire() {
-				return
-			}
-			t.runDue(r)
-			t.release()
-		case <-tick:
+		}
+		if ticked {
 			if !t.acquire() {
 				return
 			}
