@@ -46,12 +46,16 @@ func TestG4RecordThatKills(t *testing.T) {
 						w.commit("in", p, 0, offsets.Encode(offsets.Map{Held: tt.before(p)}))
 					}
 				}
-				var c tally
+				var c, ends tally
 				deaths := 0
 				for {
 					dies := make(chan struct{}, 1)
 					top := killick.New("t")
-					top.Spout("in", spout.Kafka("in"))
+					top.Spout("in", spout.Kafka("in")).OnEnd(func(o killick.Origin, err error) {
+						if err != nil {
+							ends.add(fmt.Sprint(o))
+						}
+					})
 					top.Bolt("b", bolt.Func(func(ctx context.Context, in *killick.Tuple, _ killick.Emitter) error {
 						o, _ := in.Origin()
 						if o == tt.killer {
@@ -89,6 +93,9 @@ func TestG4RecordThatKills(t *testing.T) {
 				}
 				if len(letters) != 1 || letters[0].Partition != tt.killer.Partition || reasonOf(letters[0]) != "worker-death" {
 					w.Errorf("dead letters: %v", letters)
+				}
+				if n := ends.of(fmt.Sprint(tt.killer)); n != 1 || ends.total() != 1 {
+					w.Errorf("the spout was told %d times that the record has been given up, and %d times of all", n, ends.total())
 				}
 				for p := range int32(partitions) {
 					for o := range int64(each) {

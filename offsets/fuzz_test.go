@@ -94,10 +94,12 @@ func TestEncodeRemembersASubset(t *testing.T) {
 	if os.Getenv("KILLICK_FULL") == "1" {
 		left = 100
 	}
+	failed := false // from then on rapid looks for a smaller example: it has to fail again
 	rapid.Check(t, func(rt *rapid.T) {
-		if left--; left < 0 {
+		if left--; left < 0 && !failed {
 			return
 		}
+		defer func() { failed = failed || rt.Failed() }()
 		m := adversarial(rt)
 		text, next := e.Encode(m)
 		if n := units(text); n > MaxUnits || n != len(text) {

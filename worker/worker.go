@@ -336,7 +336,10 @@ func (w *Worker) build(ctx context.Context) error {
 		if !ok {
 			return fmt.Errorf("worker: spout %q: a source with topics must be a spout.KafkaSource, not %T", s.Name, s.Source)
 		}
-		f := partition.NewFeed(s.Name, s.Pending, s.PendingBytes, partition.Hooks{Resume: w.resume, Commit: w.hasten, Dead: w.letters.Put})
+		f := partition.NewFeed(s.Name, s.Pending, s.PendingBytes, partition.Hooks{Resume: w.resume, Commit: w.hasten, Dead: w.letters.Put,
+			Convicted: func(d partition.Dead) {
+				w.engine.TellEnd(s.Name, core.Origin{Topic: d.Topic(), Partition: d.Partition(), Offset: d.Offset()}, d.Cause)
+			}})
 		f.Keep(core.Order(s.Order))
 		if w.spec.Guarantee == killick.AtMostOnce {
 			f.CommitFirst()

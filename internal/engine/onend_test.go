@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/internal/core"
 	"github.com/killick-io/killick/internal/engine"
 	"github.com/killick-io/killick/spout"
 )
@@ -67,6 +69,13 @@ func TestOnEnd(t *testing.T) {
 			i%10 != 4 && i%10 != 5 && i%20 != 6 && got[0] != nil:
 			t.Errorf("root %d ended with: %v", i, got[0])
 		}
+	}
+	ends = map[int64][]error{}
+	cause := &ack.Cause{Outcome: ack.Dead, Component: "in", Reason: "worker-death", Err: errNo}
+	e.TellEnd("in", core.Origin{Topic: "in", Offset: 7}, cause)
+	e.TellEnd("another", core.Origin{Topic: "in", Offset: 8}, cause)
+	if len(ends) != 1 || len(ends[7]) != 1 || !errors.Is(ends[7][0], errNo) || !strings.HasPrefix(ends[7][0].Error(), "in: worker-death: ") {
+		t.Errorf("a root without a tree: %v", ends)
 	}
 	if got := e.of(engine.HookFailed); len(got) != 1 || got[0].Reason != "OnEnd" {
 		t.Errorf("a panic of the hook: %v", got)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/internal/core"
 )
 
 // source owns the trees of one chunk's roots: those that needed one.
@@ -129,8 +130,23 @@ func (s *source) TreeEnded(t *ack.Tree, c *ack.Cause) {
 
 var errGivenUp = errors.New("given up")
 
+// TellEnd tells the user of a spout that a root has ended because of c before a tree of it was begun.
+func (e *Engine) TellEnd(spout string, o core.Origin, c *ack.Cause) {
+	for _, d := range e.spouts {
+		if d.spec.Name == spout {
+			d.tell(o, c)
+		}
+	}
+}
+
 // tellEnd tells the spout's user that a root has ended, if they asked.
 func (d *dispatcher) tellEnd(chunk Chunk, i int, c *ack.Cause) {
+	if d.spec.OnEnd != nil {
+		d.tell(chunk.Origin(i), c)
+	}
+}
+
+func (d *dispatcher) tell(o core.Origin, c *ack.Cause) {
 	f := d.spec.OnEnd
 	if f == nil {
 		return
@@ -139,7 +155,7 @@ func (d *dispatcher) tellEnd(chunk Chunk, i int, c *ack.Cause) {
 	if c != nil {
 		err = fmt.Errorf("%s: %s: %w", c.Component, c.Reason, cmp.Or(c.Err, errGivenUp))
 	}
-	if err := guard(func() error { f(killick.Origin(chunk.Origin(i)), err); return nil }); err != nil {
+	if err := guard(func() error { f(killick.Origin(o), err); return nil }); err != nil {
 		d.e.cfg.Observe(Event{Kind: HookFailed, Component: d.spec.Name, Reason: "OnEnd", Err: err})
 	}
 }

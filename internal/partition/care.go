@@ -318,9 +318,13 @@ func (p *Partition) Convict() {
 	if n == nil {
 		return
 	}
-	p.feed.dead(Dead{p: p, c: n.c, i: n.i, Cause: &ack.Cause{Outcome: ack.Dead, Component: p.feed.Spout, Reason: ReasonWorkerDeath,
+	d := Dead{p: p, c: n.c, i: n.i, Cause: &ack.Cause{Outcome: ack.Dead, Component: p.feed.Spout, Reason: ReasonWorkerDeath,
 		Err:    fmt.Errorf("%w: %d times, at offset %d of %s", ErrWorkerDeath, strikes, n.c.c.Offset(n.i), p.Name()),
-		Policy: ack.DeadLetter, Attempts: strikes}})
+		Policy: ack.DeadLetter, Attempts: strikes}}
+	if tell := p.feed.hooks.Convicted; tell != nil && !d.Gone() {
+		tell(d)
+	}
+	p.feed.dead(d)
 }
 
 // Accused reports whether an owner before has died while one root alone ran, and that has not been

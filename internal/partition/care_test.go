@@ -141,13 +141,18 @@ func TestPick(t *testing.T) {
 // Who is named at two deaths is not executed; it holds its state until the dead letter is durable.
 func TestConvict(t *testing.T) {
 	var dead []Dead
-	f := NewFeed("s", 1000, 1<<20, Hooks{Dead: func(d Dead) { dead = append(dead, d) }})
+	told := 0
+	f := NewFeed("s", 1000, 1<<20, Hooks{Dead: func(d Dead) { dead = append(dead, d) }, Convicted: func(d Dead) {
+		if told++; d.Offset() != 3 || len(dead) != 0 {
+			t.Errorf("told of %d, after %d dead letters", d.Offset(), len(dead))
+		}
+	}})
 	p := taken(t, f, offsets.State{Deaths: 2, Suspect: 3, Strikes: 2, Until: 8})
 	deliver(t, p, records(0, 5, 10))
 	nothing(t, f)
 	pick(t, p, 3, Convicted)
 	p.Convict()
-	if len(dead) != 1 || dead[0].Offset() != 3 || dead[0].Cause.Reason != ReasonWorkerDeath || dead[0].Cause.Policy != ack.DeadLetter {
+	if told != 1 || len(dead) != 1 || dead[0].Offset() != 3 || dead[0].Cause.Reason != ReasonWorkerDeath || dead[0].Cause.Policy != ack.DeadLetter {
 		t.Fatalf("%+v", dead)
 	}
 	p.Unname(false) // its letter takes long, and it was not handed out

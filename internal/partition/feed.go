@@ -27,6 +27,9 @@ type Hooks struct {
 	// Dead takes a root over whose tree is dead and wants a dead letter. The owner calls
 	// Dead.Done when that is durable.
 	Dead func(Dead)
+	// Convicted tells of a root that is set aside unexecuted, before Dead gets it: no tree of it ends; nil:
+	// nobody cares.
+	Convicted func(Dead)
 }
 
 // Feed hands the roots of one spout's partitions to the engine. It implements engine.Feed.
