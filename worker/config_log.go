@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/killick-io/killick/internal/tty"
 )
 
 // logger returns the logger that c asks for: its own, or one on stderr. It is asked for its level before
@@ -31,7 +33,7 @@ func (c Config) gated() (zerolog.Logger, *gate) {
 	if c.logTo != nil {
 		w = c.logTo
 	}
-	return newGated(w, isTerminal(os.Stderr), os.Getenv("NO_COLOR") != "", c.LogLevel, c.LogFormat)
+	return newGated(w, tty.Is(os.Stderr), os.Getenv("NO_COLOR") != "", c.LogLevel, c.LogFormat)
 }
 
 // newLogger builds a logger on w that keeps its level. Values of level and format are those that
@@ -63,11 +65,4 @@ type timestamp struct{}
 // Run is zerolog's hook.
 func (timestamp) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.Str(zerolog.TimestampFieldName, time.Now().Format("2006-01-02T15:04:05.000Z07:00"))
-}
-
-// isTerminal says whether f is a terminal or another character device; on those
-// colours do no harm.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

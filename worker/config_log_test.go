@@ -3,7 +3,6 @@ package worker
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -84,21 +83,5 @@ func TestLoggerOfTheUser(t *testing.T) {
 	stderr := Config{LogLevel: "off"}.logger()
 	if stderr.GetLevel() != zerolog.Disabled {
 		t.Error("the level is not applied")
-	}
-}
-
-func TestIsTerminal(t *testing.T) {
-	f, err := os.Create(t.TempDir() + "/f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if isTerminal(f) {
-		t.Error("a file is no terminal")
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if isTerminal(f) {
-		t.Error("a closed file is no terminal")
 	}
 }

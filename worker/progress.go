@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/killick-io/killick/internal/tty"
 )
 
 // progress keeps one line below everything else on a terminal. It is the writer of the log: a log line
@@ -176,7 +178,7 @@ func thousands(n int64) string {
 // returns what ends that; a program without a terminal gets nothing.
 func (p *program) withProgress() (begin func(*Worker), end func()) {
 	f, ok := p.stderr.(*os.File)
-	if !ok || !p.cfg.wantsProgress(isTerminal(f), os.Getenv("TERM")) {
+	if !ok || !p.cfg.wantsProgress(tty.Is(f), os.Getenv("TERM")) {
 		return func(*Worker) {}, func() {}
 	}
 	line := &progress{out: f}

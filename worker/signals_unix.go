@@ -6,13 +6,15 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/killick-io/killick/internal/tty"
 )
 
 // others asks for the signals that do not end the process.
 func (p *program) others(ch chan<- os.Signal) {
 	signal.Notify(ch, syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGUSR1)
 	// Of a program on a terminal it says that the terminal has gone, and ends it; nohup ignores it.
-	if f, ok := p.stderr.(*os.File); !signal.Ignored(syscall.SIGHUP) && !(ok && isTerminal(f)) {
+	if f, ok := p.stderr.(*os.File); !signal.Ignored(syscall.SIGHUP) && !(ok && tty.Is(f)) {
 		signal.Notify(ch, syscall.SIGHUP)
 	}
 }

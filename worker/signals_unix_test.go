@@ -89,3 +89,24 @@ func TestReloadBySignal(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// A service whose log goes to the null device has no terminal that could hang up: SIGHUP is to read the
+// configuration again there, too, and not the end.
+func TestReloadWithoutALog(t *testing.T) {
+	b := embedded.Start(t, embedded.Topic("in", 1))
+	s := newStory(t, b)
+	s.produce("in", 0, "a")
+	c := spawnAs(t, b, "endless", func(c *child) { c.Stderr = nil }, "--http=off") // nil: the null device
+	c.says(t, "ran a")
+	if err := c.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	s.produce("in", 0, "b")
+	c.says(t, "ran b")
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.code(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}

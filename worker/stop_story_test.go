@@ -270,6 +270,12 @@ func (b *syncBuffer) String() string {
 // spawn starts a child with a topology of TestMain's and arguments for worker.Command.
 func spawn(t *testing.T, b *embedded.Broker, topology string, args ...string) *child {
 	t.Helper()
+	return spawnAs(t, b, topology, func(*child) {}, args...)
+}
+
+// spawnAs is spawn of a child that change has changed before it starts.
+func spawnAs(t *testing.T, b *embedded.Broker, topology string, change func(*child), args ...string) *child {
+	t.Helper()
 	c := &child{Cmd: exec.Command(os.Args[0], args...), out: new(syncBuffer), lines: make(chan string, 1000)}
 	c.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "KILLICK_FULL=") }), childVar+"="+topology, "KILLICK_KAFKA__BOOTSTRAP_SERVERS="+strings.Join(b.Addrs(), ","),
 		"KILLICK_LOG__FORMAT=json", "KILLICK_GROUP=g")
@@ -279,6 +285,7 @@ func spawn(t *testing.T, b *embedded.Broker, topology string, args ...string) *c
 		t.Fatal(err)
 	}
 	c.Stdout = w
+	change(c)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}

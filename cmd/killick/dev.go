@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/killick-io/killick/cmd/killick/internal/dev"
+	"github.com/killick-io/killick/internal/tty"
 )
 
 const devHead = `killick dev runs a Kafka for a laptop: an embedded broker at 127.0.0.1, as long as the command lives.
@@ -342,11 +343,7 @@ func devFolder(name string, stderr io.Writer) string {
 // terminal reports whether somebody types.
 func terminal(r io.Reader) bool {
 	f, ok := r.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && tty.Is(f)
 }
 
 // devFailed says what went wrong and returns the exit code for it.
