@@ -81,7 +81,7 @@ func (p *pauses) pending(spout string) int {
 
 // Pause stops a spout: no new root is started of it in this worker, until [Worker.Resume]. Roots that
 // are under way end, with their retries, and are committed; Pause waits for that until ctx ends,
-// whose error it returns then, and the spout is paused all the same. The worker stays in the group
+// whose error it returns then, and the spout is paused all the same; or until the run is over. The worker stays in the group
 // and keeps its partitions; those that it is given meanwhile are paused, too, while a partition that
 // moves to another worker is read there. Records are fetched ahead up to the spout's pending bytes
 // and wait. Of a spout other than Kafka a call of Next that is in progress may still bring a message.
@@ -101,7 +101,8 @@ func (w *Worker) Pause(ctx context.Context, spout string) error {
 			return fmt.Errorf("worker: spout %q is paused, and %s: %w", spout, left, errors.Join(context.Cause(ctx), cause))
 		}
 	}
-	for n := w.pauses.pending(spout); n > 0; n = w.pauses.pending(spout) {
+	over := func() bool { return state(w.state.Load()) == stateStopped } // what is open then does not end here
+	for n := w.pauses.pending(spout); n > 0 && !over(); n = w.pauses.pending(spout) {
 		if err := wait(5*time.Millisecond, fmt.Sprintf("%d of its records have not ended yet", n), nil); err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ func (w *Worker) Pause(ctx context.Context, spout string) error {
 	if !w.built.Load() || w.reader == nil || !w.reader.Joined() {
 		return nil
 	}
-	for state(w.state.Load()) != stateStopped {
+	for !over() {
 		n, err := w.reader.Commit(ctx)
 		if n == 0 && err == nil {
 			return nil

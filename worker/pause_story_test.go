@@ -216,6 +216,45 @@ func TestPauseBeforeTheStart(t *testing.T) {
 	}, embedded.Topic("in", 1))
 }
 
+// A pause waits for the ends of trees, and those that a stop has left open will not come: it returns
+// when the run is over, whichever of the two was first.
+func TestPauseAcrossTheEnd(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		t.Run(fmt.Sprintf("own spout %v", own), func(t *testing.T) {
+			tell(t, func(s *story) {
+				s.produce("in", 0, "1")
+				var c tally
+				var src killick.Source = spout.Kafka("in")
+				if own {
+					src = spout.New(func() killick.Spout { return new(ticks) })
+				}
+				top := killick.New("t")
+				top.Spout("in", src)
+				top.Bolt("x", bolt.Func(func(_ context.Context, in *killick.Tuple, out killick.Emitter) error {
+					c.add(string(in.Bytes()))
+					out.Hold()
+					return nil
+				})).Shuffle("in").Timeout(time.Hour)
+				r := s.start(top, func(c *worker.Config) { c.Drain = time.Second })
+				s.until("it is held", func() bool { return c.of("1") == 1 })
+				before := make(chan error, 1)
+				go func() { before <- r.Pause(s.ctx(), "in") }()
+				s.pass(time.Second)
+				r.stop()
+				if err := r.wait(); !errors.Is(err, worker.ErrDrain) {
+					s.Errorf("it ended with: %v", err)
+				}
+				begin := time.Now()
+				for _, err := range []error{<-before, r.Pause(s.ctx(), "in")} {
+					if d := time.Since(begin); err != nil || d > time.Second {
+						s.Errorf("after the end Pause took %v and says: %v", d, err)
+					}
+				}
+			}, embedded.Topic("in", 1))
+		})
+	}
+}
+
 // ticks is a spout of one's own: it counts, a message each second.
 type ticks struct{ n int }
 
