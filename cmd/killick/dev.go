@@ -83,7 +83,7 @@ func devFlags(o *devOptions) *flag.FlagSet {
 	o.Partitions = dev.DefaultPartitions
 	fs.IntVar(&o.Partitions, "partitions", dev.DefaultPartitions, "`number` of partitions of topics that nobody said one for")
 	fs.BoolVar(&o.NoCreate, "no-create", false, "make no topic because a client asks for it")
-	fs.StringVar(&o.Data, "data", "", "keep everything in `folder`, over restarts (default: in memory)")
+	nonEmpty(fs, &o.Data, "data", "keep everything in `folder`, over restarts (default: in memory)")
 	return fs
 }
 

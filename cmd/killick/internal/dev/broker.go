@@ -25,7 +25,8 @@ type Broker struct {
 	o    Options
 	emb  *embedded.Broker
 	addr string
-	file string // the announcement; "" if there is none
+	file string   // the announcement; "" if there is none
+	held *os.File // the lock of Options.Data; nil: none
 
 	// made has what happened to topics that clients asked for. It is bounded, and who finds it full drops his line: a
 	// request of a client must not wait for a terminal.
@@ -40,9 +41,20 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := alone(ctx, o); err != nil {
+	held, err := alone(ctx, o)
+	if err != nil {
 		return nil, err
 	}
+	b, err := begin(ctx, o)
+	if err != nil {
+		return nil, errors.Join(err, letGo(held))
+	}
+	b.held = held
+	return b, nil
+}
+
+// begin is Start of a broker whose folder is its own.
+func begin(ctx context.Context, o Options) (*Broker, error) {
 	opts := []embedded.Option{embedded.Kfake(kfake.ClusterID("killick-dev-"+rand.Text()), kfake.DefaultNumPartitions(o.Partitions))}
 	if o.Port != 0 {
 		opts = append(opts, embedded.Ports(o.Port))
@@ -73,17 +85,47 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	return b, nil
 }
 
-// alone makes sure that no broker has the data folder open: two of them would destroy it.
-func alone(ctx context.Context, o Options) error {
-	if o.Folder == "" {
-		return nil
-	}
-	for _, a := range sweep(ctx, o.Folder) {
-		if o.Data != "" && a.Data == o.Data {
-			return wrong("--data %s: killick dev at %s, process %d, has it open: stop that one, or name another folder", o.Data, a.Address, a.PID)
+// alone makes sure that no broker has the data folder open, and that none opens it as long as what it
+// returns is open: two of them would destroy it.
+func alone(ctx context.Context, o Options) (held *os.File, err error) {
+	if o.Folder != "" {
+		for _, a := range sweep(ctx, o.Folder) {
+			if o.Data != "" && a.Data == o.Data {
+				return nil, wrong("--data %s: killick dev at %s, process %d, has it open: stop that one, or name another folder", o.Data, a.Address, a.PID)
+			}
 		}
 	}
-	return nil
+	if o.Data == "" {
+		return nil, nil
+	}
+	held, taken, err := lock(o.Data)
+	if err != nil {
+		return nil, fmt.Errorf("dev: --data %s: %w", o.Data, err)
+	}
+	if taken {
+		return nil, wrong("--data %s: %s has it open and does not answer: end that one, or name another folder", o.Data, silent(o))
+	}
+	return held, nil
+}
+
+// silent names who has the data folder open without being alive, as far as that is known.
+func silent(o Options) string {
+	if o.Folder != "" {
+		for _, a := range announcements(o.Folder) {
+			if a.Data == o.Data {
+				return fmt.Sprintf("killick dev at %s, process %d,", a.Address, a.PID)
+			}
+		}
+	}
+	return "another process"
+}
+
+// letGo ends a lock.
+func letGo(held *os.File) error {
+	if held == nil {
+		return nil
+	}
+	return held.Close()
 }
 
 // topics makes those that Options names and that are not there.
@@ -190,7 +232,7 @@ const (
 	envKafka = "KAFKA_BOOTSTRAP_SERVERS"
 )
 
-// Close takes the announcement away and ends the broker. The error is that of the announcement.
+// Close takes the announcement away, ends the broker, and lets go of its folder.
 func (b *Broker) Close() error {
 	var err error
 	if b.file != "" {
@@ -201,5 +243,5 @@ func (b *Broker) Close() error {
 	b.emb.Close()
 	close(b.closing)
 	<-b.printed
-	return err
+	return errors.Join(err, letGo(b.held))
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -167,6 +168,45 @@ func TestData(t *testing.T) {
 	}
 	if n, _, err := open(t, b).partitions(ctx, "more"); n != 1 || err != nil {
 		t.Errorf("the new topic has %d partitions, %v", n, err)
+	}
+}
+
+// TestDataOfASilentBroker: one that is stopped (Ctrl-Z) or hangs answers nobody, and has its folder open
+// all the same; and so has one that could not announce itself.
+func TestDataOfASilentBroker(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("folders are not locked there")
+	}
+	ctx := limited(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0") // connects, and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, folder := range map[string]string{"announced": t.TempDir(), "not announced": ""} {
+		data, want := filepath.Join(t.TempDir(), "data"), "another process has it open and does not answer"
+		first, err := Start(ctx, Options{Data: data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if folder != "" {
+			if _, err := write(folder, announcement{Address: l.Addr().String(), PID: 4711, Cluster: "x", Data: first.o.Data}); err != nil {
+				t.Fatal(err)
+			}
+			want = "killick dev at " + l.Addr().String() + ", process 4711, has it open and does not answer"
+		}
+		second, err := Start(ctx, Options{Folder: folder, Data: data})
+		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "--data "+first.o.Data+": "+want) {
+			t.Errorf("%s: %v; want ErrUsage that says %q", name, err, want)
+		}
+		if second != nil {
+			second.Close()
+		}
+		if err := first.Close(); err != nil {
+			t.Error(err)
+		}
+		start(t, Options{Folder: folder, Data: data}) // it is free again
 	}
 }
 

@@ -24,6 +24,12 @@
 // behind. Hence a file counts only if something answers at its address with the cluster id that the file names, and a
 // broker that starts removes those of which that is not true.
 //
+// # Who has the data
+//
+// Two brokers on one folder of data would destroy it. A broker takes the folder's lock, where the system has such locks: it
+// holds while a broker is stopped or hangs, or could not announce itself, and ends with the process. Elsewhere the
+// announcement of a broker that answers is all that keeps the next one away.
+//
 // # Goroutines
 //
 // A [Broker] has, beside those of package embedded, one that prints which topics were made; Close waits for it. [Exec] has
