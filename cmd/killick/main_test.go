@@ -97,7 +97,7 @@ func TestUsage(t *testing.T) {
 		{"dev --partitions 0", "--partitions 0"},
 		{"dev --partitions 5000", "--partitions 5000: want 1 to 1000"},
 		{"dev --data " + full, "--data " + full},
-		{"dev --data= -- " + os.Args[0], "for flag -data: it is empty"},
+		{"dev --data= --port " + port, "for flag -data: it is empty"},
 		{"dev --", "no command after --"},
 		{"dev --port 0 -- no-such-program --flag", `command "no-such-program"`},
 		{"dev produce", "which topic?"},
