@@ -355,7 +355,7 @@ func devFailed(ctx context.Context, name string, err error, stderr io.Writer) in
 	case errors.Is(err, dev.ErrUnreachable):
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 		return exitUnreachable
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && (errors.Is(err, dev.ErrInterrupted) || errors.Is(err, ctx.Err())):
 		fmt.Fprintf(stderr, "%s: interrupted\n", name)
 	default:
 		fmt.Fprintf(stderr, "%s: %s\n", name, strings.TrimPrefix(err.Error(), "dev: "))

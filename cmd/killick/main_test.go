@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/killick-io/killick/cmd/killick/internal/demo"
+	"github.com/killick-io/killick/cmd/killick/internal/dev"
 )
 
 func TestMain(m *testing.M) {
@@ -198,5 +200,26 @@ func TestMute(t *testing.T) {
 	code, _, stderr := call(t.Context(), "demo", "--kafka", mute.Addr().String())
 	if code != exitUnreachable || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "no answer within") {
 		t.Errorf("exit %d, stderr %q; want exit 5 and one line", code, stderr)
+	}
+}
+
+// TestDevFailedAfterAnInterrupt: an interrupt is told as one, and does not hide what else went wrong.
+func TestDevFailedAfterAnInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tt := range []struct {
+		err  error
+		code int
+		want string
+	}{
+		{dev.ErrInterrupted, exitFailure, "killick dev x: interrupted\n"},
+		{fmt.Errorf("dev: create topic t: %w", ctx.Err()), exitFailure, "killick dev x: interrupted\n"},
+		{errors.New("dev: commit what was printed: refused"), exitFailure, "killick dev x: commit what was printed: refused\n"},
+		{fmt.Errorf("%w at a:1", dev.ErrUnreachable), exitUnreachable, "killick dev x: cannot reach Kafka at a:1\n"},
+	} {
+		var errs bytes.Buffer
+		if code := devFailed(ctx, "killick dev x", tt.err, &errs); code != tt.code || errs.String() != tt.want {
+			t.Errorf("%v: exit %d, %q; want %d, %q", tt.err, code, &errs, tt.code, tt.want)
+		}
 	}
 }

@@ -38,6 +38,8 @@ type ProduceOptions struct {
 	In io.Reader
 	// Ready is called once, with the broker's address, when records are taken. Default: nothing.
 	Ready func(where string)
+
+	delivery time.Duration // Default: deliveryLimit.
 }
 
 // Produce writes records until the end of the input and returns how many are there for good.
@@ -45,7 +47,10 @@ func Produce(ctx context.Context, o ProduceOptions) (int, error) {
 	if err := checkName(o.Topic); err != nil {
 		return 0, wrong("topic %q: %w", o.Topic, err)
 	}
-	opts := []kgo.Opt{kgo.DefaultProduceTopic(o.Topic), kgo.RecordDeliveryTimeout(deliveryLimit), kgo.ProducerLinger(5 * time.Millisecond)}
+	if o.delivery == 0 {
+		o.delivery = deliveryLimit
+	}
+	opts := []kgo.Opt{kgo.DefaultProduceTopic(o.Topic), kgo.RecordDeliveryTimeout(o.delivery), kgo.ProducerLinger(5 * time.Millisecond)}
 	if o.Partition >= 0 {
 		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
@@ -98,6 +103,7 @@ func (c *client) produce(ctx context.Context, o ProduceOptions) (int, error) {
 	defer stop(nil)
 	var mu sync.Mutex
 	var good int
+	var failed error // of the first record that failed
 	lines, readErr := read(feed, o.In)
 	err := func() error {
 		for number := 1; ; number++ {
@@ -121,28 +127,28 @@ func (c *client) produce(ctx context.Context, o ProduceOptions) (int, error) {
 				defer mu.Unlock()
 				if err == nil {
 					good++
-				} else {
-					stop(fmt.Errorf("dev: line %d, to topic %s: %w", number, o.Topic, err))
+				} else if failed == nil {
+					failed = fmt.Errorf("dev: line %d, to topic %s: %w", number, o.Topic, err)
+					stop(failed)
 				}
 			})
 		}
 	}()
-	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryLimit)
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.delivery)
 	defer cancel()
 	ferr := c.Flush(flush)
 	mu.Lock()
 	defer mu.Unlock()
-	switch {
-	case isInterrupt(ctx, err):
-		return good, ErrInterrupted
-	case err != nil:
-		return good, err
-	case context.Cause(feed) != nil:
-		return good, context.Cause(feed)
-	case ferr != nil:
-		return good, fmt.Errorf("dev: not all records were acknowledged within %v: %w", deliveryLimit, ferr)
+	if failed == nil && ferr != nil {
+		failed = fmt.Errorf("dev: not all records were acknowledged by topic %s within %v: %w", o.Topic, o.delivery, ferr)
 	}
-	return good, nil
+	switch interrupted := isInterrupt(ctx, err); {
+	case failed != nil && (interrupted || errors.Is(err, failed)): // an interrupt does not hide what is missing
+		return good, failed
+	case interrupted:
+		return good, ErrInterrupted
+	}
+	return good, errors.Join(err, failed)
 }
 
 // record is what a line says.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // contents reads a topic of a running broker to its end, as partition|key|value.
@@ -154,6 +155,38 @@ func TestWhere(t *testing.T) {
 	}
 	if n := len(contents(t, found, "t")); n != 2 {
 		t.Errorf("%d records at the broker that was found, want 2", n)
+	}
+}
+
+// TestProduceInterruptedWithoutBroker: an interrupt while the broker is away does not hide what was read and
+// is not there.
+func TestProduceInterruptedWithoutBroker(t *testing.T) {
+	t.Parallel()
+	b, err := Start(limited(t), Options{Topics: []Topic{{"names", 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, typed := io.Pipe()
+	defer typed.Close() // ends the reader's goroutine
+	ctx, interrupt := context.WithCancel(limited(t))
+	defer interrupt()
+	o := ProduceOptions{Kafka: Kafka{Bootstrap: b.Address()}, Topic: "names", Partition: -1, In: in, delivery: time.Second}
+	o.Ready = func(string) {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	go func() {
+		for _, line := range []string{"Ada\n", "Grace\n"} { // the second is read when the first was taken
+			if _, err := io.WriteString(typed, line); err != nil {
+				t.Error(err)
+			}
+		}
+		interrupt()
+	}()
+	n, err := Produce(ctx, o)
+	if n != 0 || err == nil || errors.Is(err, ErrInterrupted) || !strings.Contains(err.Error(), "names") {
+		t.Errorf("%d, %v; want none, and an error that says what is missing", n, err)
 	}
 }
 
