@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -146,7 +147,11 @@ func (c *client) print(ctx context.Context, o ConsumeOptions) (n int, err error)
 			return n, context.Cause(ctx)
 		}
 		for _, f := range fetches.Errors() {
-			if !errors.Is(f.Err, context.DeadlineExceeded) {
+			switch {
+			case errors.Is(f.Err, context.DeadlineExceeded):
+			case errors.Is(f.Err, kerr.InconsistentGroupProtocol):
+				return n, wrong("--group %s: it has members at %s that share out partitions in another way, as workers of killick do: name another group (%w)", o.Group, c.where, f.Err)
+			default:
 				return n, fmt.Errorf("dev: read topic %s of %s: %w", o.Topic, c.where, f.Err)
 			}
 		}

@@ -183,3 +183,24 @@ func TestConsumeBrokenPipe(t *testing.T) {
 		t.Errorf("committed %+v, %v", offsets, err)
 	}
 }
+
+// other is a balancer under a name that Consume does not know, as that of killick's workers.
+type other struct{ kgo.GroupBalancer }
+
+func (other) ProtocolName() string { return "other" }
+
+// TestConsumeForeignGroup: a group whose members share out partitions in another way takes no reader; that is
+// told by its name.
+func TestConsumeForeignGroup(t *testing.T) {
+	t.Parallel()
+	b := start(t, Options{Topics: []Topic{{"t", 1}}})
+	put(t, b, "t", "1")
+	member := open(t, b, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.Balancers(other{kgo.RangeBalancer()}))
+	if fs := member.PollFetches(limited(t)); fs.NumRecords() != 1 {
+		t.Fatal(fs.Err())
+	}
+	n, err := Consume(limited(t), ConsumeOptions{Kafka: Kafka{Bootstrap: b.Address()}, Topic: "t", Group: "g", Out: io.Discard})
+	if n != 0 || !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "--group g: ") || !strings.Contains(err.Error(), "name another group") {
+		t.Errorf("%d, %v; want ErrUsage that names the group and the way out", n, err)
+	}
+}
