@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -11,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
+	"github.com/killick-io/killick"
+	"github.com/killick-io/killick/bolt"
+	"github.com/killick-io/killick/spout"
 	"github.com/killick-io/killick/testenv/bubble"
 )
 
@@ -180,10 +184,26 @@ func TestWantsProgress(t *testing.T) {
 	}
 }
 
-// The line is drawn once a second while the worker runs, and gone at the end.
+// each is a spout that emits a message each second.
+type each struct{}
+
+func (each) Next(ctx context.Context) (killick.Message, func(error), error) {
+	select {
+	case <-time.After(time.Second):
+		return killick.Message{}, nil, nil
+	case <-ctx.Done():
+		return killick.Message{}, nil, ctx.Err()
+	}
+}
+
+// The line is drawn once a second while the worker runs, with the rate since the one before, and is gone at
+// the end. Before the start there is none.
 func TestProgressShow(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w, err := New(everything(), Config{HTTP: "off", LogLevel: "off"})
+		top := killick.New("t")
+		top.Spout("in", spout.New(func() killick.Spout { return each{} }))
+		top.Bolt("b", bolt.Func(func(context.Context, *killick.Tuple, killick.Emitter) error { return nil })).Shuffle("in")
+		w, err := New(top, Config{HTTP: "off", LogLevel: "off"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,12 +211,30 @@ func TestProgressShow(t *testing.T) {
 		p := &progress{out: scr}
 		stop, done := make(chan struct{}), make(chan struct{})
 		go func() { defer close(done); p.show(w, stop) }()
-		time.Sleep(3500 * time.Millisecond)
-		synctest.Wait()
-		if got := scr.text(); len(got) != 1 {
-			t.Errorf("before the start: %q", got)
+		pass := func(d time.Duration, want ...string) {
+			t.Helper()
+			<-time.After(d)
+			synctest.Wait()
+			if d := cmp.Diff(want, scr.text()); d != "" {
+				t.Error(d)
+			}
+		}
+		pass(3500*time.Millisecond, "")
+		ctx, cancel := context.WithCancel(context.Background())
+		ran := make(chan error, 1)
+		go func() { ran <- w.Run(ctx) }()
+		pass(time.Second, "", "t: ?/s, pending 0, retries 0")
+		pass(5*time.Second, "", "t: 1/s, pending 0, retries 0")
+		if err := w.Pause(ctx, "in"); err != nil {
+			t.Error(err)
+		}
+		pass(5*time.Second, "", "t: 0/s, pending 0, retries 0, paused: in")
+		cancel()
+		if err := <-ran; err != nil {
+			t.Error(err)
 		}
 		close(stop)
 		<-done
+		pass(0, "")
 	})
 }
