@@ -114,6 +114,12 @@ func TestFromStormNames(t *testing.T) {
 			}
 		}
 	}
+	// What has come since a first version said that it is missing.
+	for _, name := range []string{"`worker-death`", "`killick_tree_duration_seconds`", "`killick_backpressure_seconds_total`"} {
+		if !strings.Contains(text, name) {
+			t.Errorf("%s does not tell of %s", fromStorm, name)
+		}
+	}
 	for _, name := range []string{"killick.ExactlyOnce", "killick.Later"} {
 		if have[name] {
 			t.Errorf("there is %s, and %s says that what it is for is not there yet", name, fromStorm)

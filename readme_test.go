@@ -182,3 +182,19 @@ func exists(path string) bool {
 	}
 	return false
 }
+
+// TestDocsNameTheGuarantees: where the documents say where the promises are tested, no file is missing.
+func TestDocsNameTheGuarantees(t *testing.T) {
+	files, err := filepath.Glob("guarantees*_test.go")
+	if err != nil || len(files) < 4 {
+		t.Fatal(files, err)
+	}
+	for _, doc := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md"} {
+		text := document(t, doc)
+		for _, file := range files {
+			if strings.Contains(document(t, file), "\nfunc TestG") && !strings.Contains(text, "`"+file+"`") {
+				t.Errorf("%s does not name %s", doc, file)
+			}
+		}
+	}
+}
