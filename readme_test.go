@@ -111,6 +111,12 @@ func TestReadmeTable(t *testing.T) {
 	if named = slices.Compact(named); !slices.Equal(have, named) {
 		t.Errorf("the README names %v\nthere are %v", named, have)
 	}
+	everywhere := tests(t)
+	for _, name := range regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(text, -1) {
+		if !everywhere[name[1]] {
+			t.Errorf("the README names %s, and there is no such test", name[1])
+		}
+	}
 	b, err := os.ReadFile("internal/tools/mutants/table.go")
 	if err != nil {
 		t.Fatal(err)
@@ -131,6 +137,26 @@ func TestReadmeTable(t *testing.T) {
 			t.Errorf("rule %s is behind %s; the README has it at %q", m[1], m[2], rules[m[1]])
 		}
 	}
+}
+
+// tests returns the names of all tests of this package and of those below it.
+func tests(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(b, -1) {
+			names[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil || len(names) < 100 {
+		t.Fatal(len(names), err)
+	}
+	return names
 }
 
 // TestDocsAreSound: what the documents link to and name as a file exists, and so does what they
