@@ -291,7 +291,7 @@ func hungUp(err error) bool {
 }
 
 // plain is a client that takes every failure for an answer.
-func (c Cluster) plain(addr string, tc func() (*tls.Config, error), authenticate bool) (*kgo.Client, error) {
+func (c Cluster) plain(addr string, tc func() (*tls.Config, error), authenticate bool, more ...kgo.Opt) (*kgo.Client, error) {
 	d := c.dialer()
 	d.window, d.tls = 0, tc
 	opts := []kgo.Opt{
@@ -304,7 +304,7 @@ func (c Cluster) plain(addr string, tc func() (*tls.Config, error), authenticate
 	if authenticate && c.SASL != nil {
 		opts = append(opts, kgo.SASL(c.SASL))
 	}
-	return kgo.NewClient(opts...)
+	return kgo.NewClient(append(opts, more...)...)
 }
 
 // speaks reports whether a broker at addr answers ApiVersions, which needs no
@@ -318,8 +318,12 @@ func (c Cluster) speaksPlain(ctx context.Context, addr string) bool {
 	return c.answersApiVersions(ctx, addr, nil)
 }
 
+// answersApiVersions reports whether the client's own ApiVersions request, its first on a connection,
+// is answered. Kafka's SASL listeners answer just that one without authentication: they hang up on
+// a second one as on anything else (IllegalSaslStateException).
 func (c Cluster) answersApiVersions(ctx context.Context, addr string, tc func() (*tls.Config, error)) bool {
-	cl, err := c.plain(addr, tc, false)
+	answered := make(heard, 1)
+	cl, err := c.plain(addr, tc, false, kgo.WithHooks(answered))
 	if err != nil {
 		return false
 	}
@@ -327,7 +331,20 @@ func (c Cluster) answersApiVersions(ctx context.Context, addr string, tc func() 
 	part, cancel := step(ctx)
 	defer cancel()
 	_, err = kmsg.NewPtrApiVersionsRequest().RequestWith(part, cl)
-	return err == nil
+	return err == nil || len(answered) > 0
+}
+
+// heard has an element once a broker has answered ApiVersions.
+type heard chan struct{}
+
+func (h heard) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if key != int16(kmsg.ApiVersions) || err != nil {
+		return
+	}
+	select {
+	case h <- struct{}{}:
+	default:
+	}
 }
 
 // speaksTLS reports whether addr answers a TLS handshake. Nothing is sent over
