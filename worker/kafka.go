@@ -29,7 +29,7 @@ func (c Config) ClientOpts() ([]kgo.Opt, error) {
 
 // cluster is how the clients of a topology reach Kafka. c has its defaults.
 func (c Config) cluster(topology string) (kafka.Cluster, error) {
-	k := kafka.Cluster{Seeds: c.Bootstrap, Topology: topology, ClientID: c.ClientID}
+	k := kafka.Cluster{Seeds: c.Bootstrap, Topology: topology, ClientID: c.ClientID, User: c.user()}
 	user, err := probeKafka(c.Kafka)
 	if err != nil {
 		return k, err

@@ -276,7 +276,7 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 	if w.adminClient, err = kafka.NewAdminClient(w.cluster); err != nil {
 		return err
 	}
-	w.admin = kafka.NewAdmin(w.adminClient)
+	w.admin = kafka.NewAdmin(w.adminClient, w.cfg.user())
 	return nil
 }
 
@@ -394,9 +394,9 @@ func (w *Worker) checkSinks(ctx context.Context, limits *outbox.Limits) error {
 		if k == nil || k.Topic == "" {
 			continue
 		}
-		_, err := w.admin.Topics(ctx, k.Topic)
+		_, err := w.admin.Outputs(ctx, k.Topic)
 		if err == nil {
-			err = w.admin.MayWrite(ctx, w.cfg.user(), k.Topic)
+			err = w.admin.MayWrite(ctx, k.Topic)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("worker: sink %q: %w", w.spec.Bolts[i].Name, err))
@@ -433,14 +433,14 @@ func (w *Worker) ensureDLQ(ctx context.Context, t kafka.Topic) error {
 	if errors.Is(err, kafka.ErrFewPartitions) {
 		// The source has grown. Dead letters of its new partitions share the old ones.
 		w.log.Warn().Err(err).Msg("the dead-letter topic has fewer partitions than its source")
-		all, terr := w.admin.Topics(ctx, name)
+		all, terr := w.admin.Outputs(ctx, name)
 		if terr != nil {
 			return terr
 		}
 		d, err = all[name], nil
 	}
 	if err == nil {
-		err = w.admin.MayWrite(ctx, w.cfg.user(), name)
+		err = w.admin.MayWrite(ctx, name)
 	}
 	if err != nil {
 		return fmt.Errorf("worker: the dead-letter topic of %q: %w", t.Name, err)

@@ -19,7 +19,7 @@ func TestAssignedWithoutAnAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	r.admin = kafka.NewAdmin(cl)
+	r.admin = kafka.NewAdmin(cl, "")
 	old := r.opens(partition.Key{Topic: "in", ID: 0})
 	given := map[string]map[int32]kgo.Offset{"in": {1: kgo.NewOffset().At(7)}}
 	if _, err := r.adjust(t.Context(), given); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/killick-io/killick/internal/partition"
 )
@@ -186,9 +187,9 @@ func (r *Reader) fetchError(topic string, id int32, err error) {
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
 		r.suspect(k)
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
-		r.stop(fmt.Errorf("group: not allowed to be a member of group %q; the operation READ on the group is needed: %w", r.cfg.Group, err))
+		r.stop(fmt.Errorf("group: not allowed to be a member of group %q: %w", r.cfg.Group, r.admin.Denied(err, kmsg.ACLOperationRead, kmsg.ACLResourceTypeGroup, r.cfg.Group)))
 	case errors.Is(err, kerr.TopicAuthorizationFailed) && topic != "", errors.Is(err, kerr.ClusterAuthorizationFailed) && topic != "":
-		r.stop(fmt.Errorf("group: not allowed to read topic %q in group %q: %w", topic, r.cfg.Group, err))
+		r.stop(fmt.Errorf("group: not allowed to read topic %q in group %q: %w", topic, r.cfg.Group, r.admin.Denied(err, kmsg.ACLOperationRead, kmsg.ACLResourceTypeTopic, topic)))
 	case errors.As(err, &session):
 		r.log.Warn().Err(err).Msg("the group session has ended; joining again")
 	default:

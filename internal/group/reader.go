@@ -326,7 +326,7 @@ func (r *Reader) Start(ctx context.Context) (err error) {
 	if r.adm, err = kafka.NewAdminClient(r.cfg.Cluster); err != nil {
 		return err
 	}
-	r.admin = kafka.NewAdmin(r.adm)
+	r.admin = kafka.NewAdmin(r.adm, r.cfg.Cluster.User)
 	if err := r.resolve(ctx); err != nil {
 		r.adm.Close()
 		return err

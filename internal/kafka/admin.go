@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 var (
@@ -33,12 +34,14 @@ type Admin struct {
 	cl    *kgo.Client
 	adm   *kadm.Client
 	seeds []string
+	user  string
 }
 
-// NewAdmin makes an Admin that talks through cl, which stays the caller's.
-func NewAdmin(cl *kgo.Client) *Admin {
+// NewAdmin makes an Admin that talks through cl, which stays the caller's. user is who we are, for
+// the commands in errors; "" if that is not known.
+func NewAdmin(cl *kgo.Client, user string) *Admin {
 	seeds, _ := cl.OptValue(kgo.SeedBrokers).([]string)
-	return &Admin{cl: cl, adm: kadm.NewClient(cl), seeds: seeds}
+	return &Admin{cl: cl, adm: kadm.NewClient(cl), seeds: seeds, user: user}
 }
 
 // NewAdminClient makes a client for an Admin, outside of any group. The caller
@@ -78,7 +81,7 @@ func (a *Admin) Committed(ctx context.Context, group string, topics ...string) (
 	case errors.Is(err, kerr.UnstableOffsetCommit):
 		return out, fmt.Errorf("%w: group %q", ErrUnstable, group)
 	case err != nil:
-		return nil, fmt.Errorf("kafka: committed offsets of group %q: %w", group, err)
+		return nil, fmt.Errorf("kafka: committed offsets of group %q: %w", group, a.Denied(err, kmsg.ACLOperationRead, kmsg.ACLResourceTypeGroup, group))
 	}
 	wanted := make(map[string]bool, len(topics))
 	for _, t := range topics {

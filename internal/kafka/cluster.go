@@ -44,6 +44,8 @@ type Cluster struct {
 	TLS func() (*tls.Config, error)
 	// SASL, if not nil, authenticates each connection.
 	SASL sasl.Mechanism
+	// User is who we are to the cluster, if that is known: errors name it.
+	User string
 	// Dial opens the connection below TLS. Default: TCP, 10 s.
 	Dial DialFunc
 	// Extra options are applied after killick's own, to every client. Those

@@ -32,7 +32,7 @@ func admin(t *testing.T, b *embedded.Broker) *Admin {
 		t.Fatal(err)
 	}
 	t.Cleanup(cl.Close)
-	return NewAdmin(cl)
+	return NewAdmin(cl, "")
 }
 
 func atStart() *kgo.Offset {

@@ -2,9 +2,11 @@ package kafka
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -33,27 +35,41 @@ func TestMayWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(cl.Close)
-		return NewAdmin(cl)
+		return NewAdmin(cl, "u")
 	}
 	a := as()
 	ctx := limited(t)
-	if err := a.MayWrite(ctx, "u", "out", "written", "hidden", "not there"); err != nil {
+	if err := a.MayWrite(ctx, "out", "written", "hidden", "not there"); err != nil {
 		t.Errorf("what may be written to, or is not known: %v", err)
 	}
-	err := a.MayWrite(ctx, "u", "out", "read only")
+	err := a.MayWrite(ctx, "out", "read only")
 	want := `kafka: a right is missing: operation WRITE on topic "read only"; grant it with: kafka-acls.sh --bootstrap-server ` + b.Addrs()[0] +
 		` --add --allow-principal User:u --operation Write --topic 'read only'`
 	if !errors.Is(err, ErrNoRight) || err.Error() != want {
 		t.Errorf("MayWrite = %v\nwant %s", err, want)
 	}
-	if err := a.MayWrite(ctx, "", "read only"); err == nil || !strings.Contains(err.Error(), "User:NAME") {
+	if err := NewAdmin(a.cl, "").MayWrite(ctx, "read only"); err == nil || !strings.Contains(err.Error(), "User:NAME") {
 		t.Errorf("without a user's name: %v", err)
 	}
 	// A broker before 2.3 has no field for it.
 	old := kversion.Stable()
 	old.SetMaxKeyVersion(int16(kmsg.Metadata), 7)
-	if err := as(kgo.MaxVersions(old)).MayWrite(ctx, "u", "read only"); err != nil {
+	if err := as(kgo.MaxVersions(old)).MayWrite(ctx, "read only"); err != nil {
 		t.Errorf("an old broker: %v", err)
+	}
+}
+
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	a := &Admin{seeds: []string{"b:9092"}, user: "u"}
+	err := fmt.Errorf("offsets: %w", kerr.GroupAuthorizationFailed)
+	got := a.Denied(err, kmsg.ACLOperationRead, kmsg.ACLResourceTypeGroup, "g")
+	if want := err.Error() + `: kafka: a right is missing: operation READ on group "g"; grant it with: kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal User:u --operation Read --group g`; got.Error() != want ||
+		!errors.Is(got, ErrNoRight) || !errors.Is(got, kerr.GroupAuthorizationFailed) {
+		t.Errorf("%v\nwant %s", got, want)
+	}
+	if other := errors.New("other"); a.Denied(other, kmsg.ACLOperationRead, kmsg.ACLResourceTypeGroup, "g") != other || a.Denied(nil, 0, 0, "") != nil {
+		t.Error("an error of another kind is changed")
 	}
 }
 

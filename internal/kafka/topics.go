@@ -65,8 +65,17 @@ func topicErr(name string, t kmsg.MetadataResponseTopic, ok bool) error {
 
 // Topics describes topics that must exist. Those that do not are named in an
 // error that wraps ErrNoTopic; all mistakes are joined. Topics are never
-// created by asking.
+// created by asking. They are to be read: that is the right which an error names.
 func (a *Admin) Topics(ctx context.Context, names ...string) (map[string]Topic, error) {
+	return a.describe(ctx, kmsg.ACLOperationRead, names...)
+}
+
+// Outputs is Topics for topics that are to be written to.
+func (a *Admin) Outputs(ctx context.Context, names ...string) (map[string]Topic, error) {
+	return a.describe(ctx, kmsg.ACLOperationWrite, names...)
+}
+
+func (a *Admin) describe(ctx context.Context, op kmsg.ACLOperation, names ...string) (map[string]Topic, error) {
 	out := make(map[string]Topic, len(names))
 	if len(names) == 0 {
 		return out, nil
@@ -79,7 +88,7 @@ func (a *Admin) Topics(ctx context.Context, names ...string) (map[string]Topic, 
 	for _, name := range names {
 		t, ok := got[name]
 		if err := topicErr(name, t, ok); err != nil {
-			errs = append(errs, err)
+			errs = append(errs, a.Denied(err, op, kmsg.ACLResourceTypeTopic, name))
 			continue
 		}
 		out[name] = Topic{Name: name, ID: t.TopicID, Partitions: len(t.Partitions)}
@@ -165,7 +174,7 @@ func (a *Admin) EnsureTopic(ctx context.Context, spec TopicSpec, create bool) (T
 	if err := spec.validate(); err != nil {
 		return Topic{}, err
 	}
-	got, err := a.Topics(ctx, spec.Name)
+	got, err := a.Outputs(ctx, spec.Name)
 	if err == nil {
 		return enough(got[spec.Name], spec)
 	}
@@ -199,9 +208,9 @@ func (a *Admin) EnsureTopic(ctx context.Context, spec TopicSpec, create bool) (T
 			detail = " (" + made.ErrMessage + ")"
 		}
 		return Topic{}, fmt.Errorf("kafka: create topic %q%s: %w; somebody who may can create it with:\n  %s",
-			spec.Name, detail, errors.Join(err, notSame(made.Err, err)), spec.command(a.seeds))
+			spec.Name, detail, a.Denied(errors.Join(err, notSame(made.Err, err)), kmsg.ACLOperationCreate, kmsg.ACLResourceTypeTopic, spec.Name), spec.command(a.seeds))
 	}
-	got, err = a.Topics(ctx, spec.Name)
+	got, err = a.Outputs(ctx, spec.Name)
 	if err != nil {
 		return Topic{}, err
 	}
