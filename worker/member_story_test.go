@@ -356,40 +356,48 @@ func had32(ps []int) (out []int32) {
 	return out
 }
 
-// A replica that stops while the group waits for one that has died to join commits what it has done. (When
-// it is the leader's assignment that the group waits for, the embedded broker expires the members that wait,
-// which Kafka does not: nothing can be committed then, and the worker says so.)
+// A replica that stops while the group waits for one that has died, to join or to assign, commits what it has
+// done, whatever the group waits for: the wait lasts as long as the dead one's session.
 func TestStopWhileTheGroupWaits(t *testing.T) {
-	tell(t, func(s *story) {
-		var c tally
-		top := func() *killick.Topology { return counting(&c, spout.Kafka("in"), nil) }
-		dead := s.start(top(), func(c *worker.Config) { c.ClientID = "dead" }) // the leader
-		s.share(map[*running]int{dead: 2})
-		a := s.start(top())
-		s.share(map[*running]int{a: 1, dead: 1})
-		s.drained("in")
-		s.pass(2 * time.Second)
-		var id string
-		for _, as := range s.b.Assignments() {
-			if strings.HasPrefix(as.ClientID, "dead") {
-				id = as.Member
-			}
-		}
-		gate := make(chan struct{})
-		defer close(gate)
-		s.b.Hold(kmsg.Heartbeat, gate, func(r kmsg.Request) bool { return r.(*kmsg.HeartbeatRequest).MemberID == id })
-		s.b.Hold(kmsg.JoinGroup, gate, func(r kmsg.Request) bool { return r.(*kmsg.JoinGroupRequest).MemberID == id })
-		s.pass(time.Second)
-		s.start(top()) // the group begins to wait
-		s.pass(time.Second)
-		p := int32(a.parts("in")[0])
-		s.produce("in", p, "last words")
-		s.until("it is executed", func() bool { return c.of("last words") == 1 })
-		a.end()
-		if got := s.committed("in")[p]; got != 1 {
-			s.Errorf("committed up to %d", got)
-		}
-	}, embedded.Topic("in", 2))
+	for _, waits := range []kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup} {
+		t.Run("for its "+waits.Name(), func(t *testing.T) {
+			tell(t, func(s *story) {
+				var c tally
+				top := func() *killick.Topology { return counting(&c, spout.Kafka("in"), nil) }
+				dead := s.start(top(), func(c *worker.Config) { c.ClientID = "dead" }) // the leader
+				s.share(map[*running]int{dead: 2})
+				a := s.start(top())
+				s.share(map[*running]int{a: 1, dead: 1})
+				s.drained("in")
+				s.pass(2 * time.Second)
+				id := s.memberOf("dead")
+				gate := make(chan struct{})
+				defer close(gate)
+				if waits == kmsg.JoinGroup {
+					s.b.Hold(kmsg.Heartbeat, gate, func(r kmsg.Request) bool { return r.(*kmsg.HeartbeatRequest).MemberID == id })
+				}
+				s.b.Hold(waits, gate, func(r kmsg.Request) bool {
+					switch r := r.(type) {
+					case *kmsg.JoinGroupRequest:
+						return r.MemberID == id
+					case *kmsg.SyncGroupRequest:
+						return r.MemberID == id
+					}
+					return false
+				})
+				s.pass(time.Second)
+				s.start(top()) // the group begins to wait
+				s.pass(time.Second)
+				p := int32(a.parts("in")[0])
+				s.produce("in", p, "last words")
+				s.until("it is executed", func() bool { return c.of("last words") == 1 })
+				a.end()
+				if got := s.committed("in")[p]; got != 1 {
+					s.Errorf("committed up to %d", got)
+				}
+			}, embedded.Topic("in", 2))
+		})
+	}
 }
 
 // A spout that is not Kafka's emits in the replica that works, and in no other: not in one that stands

@@ -1,9 +1,12 @@
 package worker_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/killick-io/killick"
@@ -77,4 +80,50 @@ func TestSessionEndsInAJoin(t *testing.T) {
 			}, embedded.Topic("in", 2))
 		})
 	}
+}
+
+// Workers that die in the middle of their first join, while the group waits for another, are members all the
+// same, and are given partitions, or take part in who is asked for what. It is over when their sessions end.
+func TestDeathInTheFirstJoin(t *testing.T) {
+	tell(t, func(s *story) {
+		const partitions = 8
+		var c tally
+		top := func() *killick.Topology { return counting(&c, spout.Kafka("in"), nil) }
+		a := s.start(top(), func(c *worker.Config) { c.ClientID = "a" })
+		s.share(map[*running]int{a: partitions})
+		id := s.memberOf("a")
+		gate := make(chan struct{})
+		joins := s.b.Hold(kmsg.JoinGroup, gate, func(r kmsg.Request) bool { return r.(*kmsg.JoinGroupRequest).MemberID == id })
+		cables := make([]cable, 3)
+		var dead []*running
+		for i := range cables {
+			dead = append(dead, s.start(top(), cables[i].over(s)))
+		}
+		if _, err := s.b.Cluster().WaitGroupInfo(s.ctx(), "g", func(g *kfake.GroupInfo) bool { return len(g.Members) == 4 }); err != nil {
+			s.Fatal(err)
+		}
+		for i := range cables {
+			cables[i].cut()
+		}
+		close(gate)
+		joins.Remove()
+		s.until("partitions are asked for", func() bool { return len(s.logs.lines("the partition is released")) > 0 })
+		begin := time.Now()
+		s.share(map[*running]int{a: partitions})
+		if d := time.Since(begin); d > 15*time.Second {
+			s.Errorf("the dead workers' partitions were away for %v; the session is 10 s", d)
+		}
+		for p := range int32(partitions) {
+			s.produce("in", p, fmt.Sprint(p))
+		}
+		s.drained("in")
+		for _, r := range dead {
+			r.stop()
+			if err := r.wait(); err != nil && !errors.Is(err, worker.ErrDrain) {
+				s.Errorf("a dead one ended with: %v", err)
+			}
+		}
+		a.end()
+		c.once(s, numbers(0, partitions)...)
+	}, embedded.Topic("in", 8))
 }

@@ -27,8 +27,9 @@ type TB interface {
 // Broker is a running embedded cluster of one or more brokers. Its methods may
 // be called from any goroutine.
 //
-// Goroutines: kfake's own, one for each connection and direction, and those
-// that wait in Accept. All end with Close.
+// Goroutines: kfake's own, one for each connection and direction, those that
+// wait in Accept, and heartbeats for members that wait (see keeper). All end
+// with Close.
 type Broker struct {
 	cfg     *config
 	cluster *kfake.Cluster
@@ -76,6 +77,7 @@ func New(opts ...Option) (*Broker, error) {
 		listen = b.vnet.Listen
 	}
 	b.wire = newWire(listen, cfg.serverTLS, newRecorder(cfg.recordLimit))
+	b.wire.keep = newKeeper(b)
 	b.cluster, err = kfake.NewCluster(cfg.kfakeOpts(b.wire.listen)...)
 	if err != nil {
 		b.wire.close()
@@ -121,6 +123,7 @@ func (b *Broker) Close() {
 	cl := b.client
 	b.mu.Unlock()
 	b.wire.release()
+	b.wire.keep.close()
 	if cl != nil {
 		cl.Close()
 	}

@@ -32,9 +32,11 @@ type conn struct {
 
 	// What the frames in the bytes just read, or about to be written, ask for.
 	inRules, outRules []*rule
+	inWaits           map[int32]*exchange
 
 	mu      sync.Mutex
 	pending map[int32]*exchange
+	waiting map[int32]*waiting
 }
 
 // errCut is what kfake sees when a rule breaks the connection.
@@ -43,11 +45,17 @@ var errCut = fmt.Errorf("embedded: connection cut by a fault: %w", net.ErrClosed
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.inRules = c.inRules[:0]
+		c.inRules, c.inWaits = c.inRules[:0], nil
 		c.in.feed(p[:n])
 		if !c.apply(c.inRules) {
 			return 0, errCut
 		}
+		for corr, x := range c.inWaits {
+			c.waits(corr, x)
+		}
+	}
+	if err != nil {
+		c.awaitAnswers()
 	}
 	return n, err
 }
@@ -108,7 +116,7 @@ func (c *conn) Close() error {
 func (c *conn) keepRequest(head []byte) bool {
 	r := kbin.Reader{Src: head}
 	key := kmsg.Key(r.Int16())
-	return recorded(key) || c.w.ruled(key)
+	return recorded(key) || key == kmsg.JoinGroup || c.w.ruled(key)
 }
 
 func (c *conn) keepAnswer(head []byte) bool {
@@ -116,7 +124,7 @@ func (c *conn) keepAnswer(head []byte) bool {
 	corr := r.Int32()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pending[corr] != nil
+	return c.pending[corr] != nil || c.waiting[corr] != nil
 }
 
 // request handles one whole request of interest.
@@ -147,6 +155,12 @@ func (c *conn) request(frame []byte) {
 			c.inRules = append(c.inRules, rule)
 		}
 	}
+	if x.key == kmsg.JoinGroup || x.key == kmsg.SyncGroup {
+		if c.inWaits == nil {
+			c.inWaits = make(map[int32]*exchange)
+		}
+		c.inWaits[corr] = x
+	}
 	c.w.rec.received(x)
 	c.mu.Lock()
 	c.pending[corr] = x
@@ -160,6 +174,7 @@ func (c *conn) answer(frame []byte) {
 	c.mu.Lock()
 	x := c.pending[corr]
 	delete(c.pending, corr)
+	c.over(corr)
 	c.mu.Unlock()
 	if x == nil {
 		return
@@ -173,6 +188,7 @@ func (c *conn) answer(frame []byte) {
 		c.w.rec.lost(x)
 		return
 	}
+	c.w.keep.answered(x, resp)
 	c.outRules = append(c.outRules, x.rules...)
 	c.w.rec.answered(x, resp, slices.ContainsFunc(x.rules, (*rule).cuts))
 }

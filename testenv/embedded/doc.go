@@ -57,7 +57,9 @@
 // units); a stale producer epoch may initialise a transactional id again; of
 // two transactions that commit offsets for one partition the last commit wins
 // (Kafka: the last request); unstable offsets are flagged per group (Kafka:
-// per partition). Replication, throttling, coordinator loading and the initial
+// per partition). That kfake forgets the session of a member that died in its
+// first join, and ends that of one that waits for others, is made up for here.
+// Replication, throttling, coordinator loading and the initial
 // rebalance delay do not happen. One goroutine serves all requests, so the
 // speed measured here says nothing about a cluster.
 package embedded

@@ -21,6 +21,7 @@ type wire struct {
 	listenFn func(network, address string) (net.Listener, error)
 	tls      *tls.Config // nil: plaintext
 	rec      *recorder
+	keep     *keeper // set before the first connection
 
 	// released ends all holds; closed once, by Broker.Close.
 	released    chan struct{}
@@ -227,7 +228,7 @@ func (w *wire) wrap(inner net.Conn) *conn {
 	if w.tls != nil {
 		inner = tls.Server(inner, w.tls)
 	}
-	c := &conn{Conn: inner, w: w, end: make(chan struct{}), pending: make(map[int32]*exchange)}
+	c := &conn{Conn: inner, w: w, end: make(chan struct{}), pending: make(map[int32]*exchange), waiting: make(map[int32]*waiting)}
 	// key, version and correlation id are enough to decide about a request.
 	c.in = splitter{peek: 8, keep: c.keepRequest, frame: c.request}
 	c.out = splitter{peek: 4, keep: c.keepAnswer, frame: c.answer}
