@@ -30,7 +30,7 @@ usage: killick dev [flags]                    a broker, until SIGINT or SIGTERM
 
 produce and consume find the broker that was started last by themselves. The command finds its address in
 ` + dev.EnvBootstrap + ` and KAFKA_BOOTSTRAP_SERVERS; settings for TLS and SASL (KILLICK_KAFKA__...) are not
-handed on to it. SIGINT and SIGTERM go on to the command by its process id: go run passes no SIGTERM to the program that
+handed on to it. SIGINT, SIGTERM and SIGHUP go on to the command by its process id: go run passes no SIGTERM to the program that
 it runs, a binary of yours takes it.
 
 A topic that a client asks for by name is made on the spot, but those that killick's workers make themselves (dead letters,
@@ -237,9 +237,12 @@ func runBeside(ctx context.Context, o dev.Options, c dev.Command, stderr io.Writ
 	if _, err := c.Find(); err != nil { // before anything is started
 		return devFailed(ctx, name, err, stderr)
 	}
-	// From here on no signal ends this process: the command says what becomes of it.
+	// From here on none of these ends this process: the command says what becomes of it.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup: the command ignores it, too
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	defer signal.Stop(signals)
 	// What this process ignores, the command would ignore, too; what it takes notice of, the command has as usual.
 	broken := make(chan os.Signal, 1)

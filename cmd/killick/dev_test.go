@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -225,6 +226,24 @@ func TestDevExitCode(t *testing.T) {
 	code, stdout, stderr = u.run("", "dev", "--topics", "t:1", "--", binary(t, "killick"), "dev", "produce", "t", "--partition", "1")
 	if code != exitUsage || !strings.Contains(stderr, "--partition 1: topic t has 1 partitions") {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+// TestDevHangup: SIGHUP is for the command as well, and does not leave it behind without its broker.
+func TestDevHangup(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no SIGHUP there")
+	}
+	u := newUser(t)
+	worker := u.start(true, "dev", "--", binary(t, "hello"))
+	worker.wait(`"message":"assigned"`)
+	if err := worker.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	worker.wait("SIGHUP: the configuration has not changed")
+	if code := worker.end(); code != exitOK {
+		t.Errorf("exit %d\n%s", code, &worker.seen)
 	}
 }
 
