@@ -215,7 +215,10 @@ func TestProgressShow(t *testing.T) {
 			t.Helper()
 			<-time.After(d)
 			synctest.Wait()
-			if d := cmp.Diff(want, scr.text()); d != "" {
+			p.mu.Lock()
+			got := scr.text()
+			p.mu.Unlock()
+			if d := cmp.Diff(want, got); d != "" {
 				t.Error(d)
 			}
 		}
