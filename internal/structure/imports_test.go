@@ -51,6 +51,7 @@ var arrows = []arrow{
 	{from: "testenv/kafkaenv", own: []string{"testenv/internal/jvm"}, mods: []string{kafkaClient, "golang.org/x/sync"}, why: "Kafka as processes, for anyone's tests"},
 	{from: "testenv/internal/*", why: "servers of tests"},
 	{from: "testenv/embedded", mods: []string{kafkaClient}, why: "a broker for anyone's tests"},
+	{from: "testenv/faults", mods: []string{kafkaClient}, why: "faults for anyone's tests, of any broker"},
 	{from: "testenv", own: []string{".", "ack", "internal/core", "internal/engine", "internal/rules", "testenv/bubble"}, why: "tests of topologies need no Kafka"},
 	{from: "examples/*/check", why: "a judge shares no code with what it judges"},
 	{from: "examples/*", own: []string{"public", "examples"}, why: "public packages must suffice"},
@@ -63,7 +64,7 @@ var arrows = []arrow{
 	{from: "internal/bench", free: true},
 }
 
-var public = []string{".", "ack", "offsets", "spout", "bolt", "worker", "testenv", "testenv/bubble", "testenv/embedded", "testenv/kafkaenv"}
+var public = []string{".", "ack", "offsets", "spout", "bolt", "worker", "testenv", "testenv/bubble", "testenv/embedded", "testenv/faults", "testenv/kafkaenv"}
 
 func (a *arrow) allows(from, imp string) bool {
 	if a.free || std(imp) {
