@@ -98,12 +98,11 @@ func (c *conn) request(broker net.Conn, frame []byte, h *header, before, after [
 		giveBack(after)
 		return c.discard()
 	}
-	sent := []call{x}
-	for range copies {
-		sent = append(sent, call{key: h.key, version: h.version, corr: h.corr, copied: true, late: true})
+	if err := c.send(broker, frame, x, h.unanswered()); err != nil {
+		return err
 	}
-	for _, x := range sent {
-		if err := c.send(broker, frame, x, h.unanswered()); err != nil {
+	for range copies {
+		if err := c.send(broker, frame, c.copied(frame, h), h.unanswered()); err != nil {
 			return err
 		}
 	}
@@ -113,9 +112,17 @@ func (c *conn) request(broker net.Conn, frame []byte, h *header, before, after [
 	return nil
 }
 
+// copied makes a frame the copy of a request, with a correlation id of its own: below 0, where those of
+// clients are not.
+func (c *conn) copied(frame []byte, h *header) call {
+	c.corr--
+	binary.BigEndian.PutUint32(frame[8:], uint32(c.corr))
+	return call{key: h.key, version: h.version, corr: c.corr, copied: true, late: true}
+}
+
 // sendLater sends a copy of a request when the rule lets it go.
 func (c *conn) sendLater(broker net.Conn, frame []byte, h *header, f *Fault, release <-chan struct{}) {
-	x := call{key: h.key, version: h.version, corr: h.corr, copied: true, late: true}
+	x := c.copied(frame, h)
 	unanswered := h.unanswered()
 	c.copies.Go(func() {
 		defer c.ncopies.Add(-1)

@@ -27,7 +27,8 @@ type conn struct {
 	done   <-chan struct{} // of ctx: closed by close
 	up     frames          // of the client
 	kinds  kinds           // of run's goroutine
-	name   []byte          // the client id of the latest request; of run's goroutine
+	corr   int32           // of the latest copy of a request; of run's goroutine
+	name   []byte          // the client id of the latest request; written by run's goroutine, under mu
 
 	deaf atomic.Bool // nothing of the client reaches the broker any more
 	mute atomic.Bool // nothing of the broker reaches the client any more

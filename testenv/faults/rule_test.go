@@ -209,9 +209,7 @@ func TestDuplicate(t *testing.T) {
 	w.send(v)
 	w.answer(c, 1)
 	w.answer(v, 2) // that of the copy would be in between
-	if seen(b, at) != 2 {
-		t.Errorf("the broker has got it %d times", seen(b, at))
-	}
+	waitSeen(t, b, at, 2)
 	noErrors(t, p)
 }
 
@@ -409,18 +407,27 @@ func TestRemovedRuleDoesNothing(t *testing.T) {
 	w.answer(c, 2)
 }
 
-// Rules act in order, and one that ends a request leaves nothing to the others.
+// Rules act in order, and one that ends a request leaves it to no other, nor uses another up.
 func TestRulesInOrder(t *testing.T) {
 	b, p := between(t, embedded.Topic("in", 1))
-	first := Inject(t, p, Rule{Do: CutBefore, Keys: []kmsg.Key{kmsg.OffsetCommit}, After: 1})
-	second := Inject(t, p, Rule{Keys: []kmsg.Key{kmsg.OffsetCommit}, Count: -1})
-	third := Inject(t, p, Rule{Do: Duplicate, Keys: []kmsg.Key{kmsg.OffsetCommit}})
+	commits := []kmsg.Key{kmsg.OffsetCommit}
+	early := Inject(t, p, Rule{Do: DropAnswer, Keys: commits, After: 1})
+	cut := Inject(t, p, Rule{Do: CutBefore, Keys: commits, After: 1})
+	all := Inject(t, p, Rule{Keys: commits, Count: -1})
+	twice := Inject(t, p, Rule{Do: Duplicate, Keys: commits, After: 1})
 	w := dial(t, p.Addrs()[0])
 	w.ask(commit("in", at))
 	w.send(commit("in", at+1))
 	w.ends()
-	if first.Hits() != 1 || second.Hits() != 1 || third.Hits() != 1 || seen(b, at) != 2 || seen(b, at+1) != 0 {
-		t.Errorf("hits %d, %d, %d; the broker has got %d and %d", first.Hits(), second.Hits(), third.Hits(), seen(b, at), seen(b, at+1))
+	if early.Hits() != 0 || cut.Hits() != 1 || all.Hits() != 1 || twice.Hits() != 0 || seen(b, at+1) != 0 {
+		t.Errorf("hits %d, %d, %d, %d; the broker has got it %d times", early.Hits(), cut.Hits(), all.Hits(), twice.Hits(), seen(b, at+1))
+	}
+	w = dial(t, p.Addrs()[0])
+	w.send(commit("in", at+2)) // number 2 for the last rule, 3 for the first, which was given back
+	wait(t, early, 1)
+	waitSeen(t, b, at+2, 2)
+	if all.Hits() != 2 || twice.Hits() != 1 {
+		t.Errorf("hits %d, %d", all.Hits(), twice.Hits())
 	}
 }
 
