@@ -25,6 +25,7 @@ type conn struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   <-chan struct{} // of ctx: closed by close
+	ended  chan struct{}   // closed when run has returned
 	up     frames          // of the client
 	kinds  kinds           // of run's goroutine
 	corr   int32           // of the latest copy of a request; of run's goroutine
@@ -50,8 +51,8 @@ type conn struct {
 
 func newConn(l *Link, client net.Conn, number int) *conn {
 	c := &conn{p: l.p, link: l, number: number, client: client, kinds: kinds{},
-		up:   frames{r: bufio.NewReaderSize(client, readBuffer), max: l.p.cfg.MaxFrame, least: leastRequest},
-		room: make(chan struct{}, maxCalls), settled: make(chan struct{}, 1)}
+		up:    frames{r: bufio.NewReaderSize(client, readBuffer), max: l.p.cfg.MaxFrame, least: leastRequest},
+		ended: make(chan struct{}), room: make(chan struct{}, maxCalls), settled: make(chan struct{}, 1)}
 	c.ctx, c.cancel = context.WithCancel(l.p.ctx)
 	c.done = c.ctx.Done()
 	return c
@@ -141,8 +142,19 @@ func (c *conn) connected(broker net.Conn) bool {
 	return true
 }
 
+// cut closes connections, and waits until nothing of them is under way any more.
+func cut(conns []*conn) {
+	for _, c := range conns {
+		c.close()
+	}
+	for _, c := range conns {
+		<-c.ended
+	}
+}
+
 // finish forgets the connection.
 func (c *conn) finish() {
+	defer close(c.ended)
 	c.p.mu.Lock()
 	delete(c.p.conns, c)
 	c.p.mu.Unlock()

@@ -69,12 +69,8 @@ func (l *Link) Broker() string { return l.broker }
 // Node is the broker's id, as far as an answer has named it; else -1.
 func (l *Link) Node() int32 { return l.node.Load() }
 
-// Cut closes all connections to the broker, once. Clients may connect again at once.
-func (l *Link) Cut() {
-	for _, c := range l.conns() {
-		c.close()
-	}
-}
+// Cut closes all connections to the broker, once, as Proxy.Cut does.
+func (l *Link) Cut() { cut(l.conns()) }
 
 // Refuse stops listening: who connects is refused, as by a broker that is not there. Connections stay;
 // see Cut.
@@ -173,7 +169,7 @@ func (l *Link) serve(nc net.Conn) {
 		c.silence()
 	}
 	p.conns[c] = struct{}{}
-	p.goLocked(c.run)
+	p.goLocked(c.run) // not too late: closed was looked at
 }
 
 func (l *Link) conns() (out []*conn) {

@@ -151,9 +151,7 @@ func (p *Proxy) Close() {
 	for _, l := range links {
 		l.close()
 	}
-	for _, c := range conns {
-		c.close()
-	}
+	cut(conns)
 	p.all.Wait()
 }
 
@@ -217,14 +215,13 @@ func (p *Proxy) Node(id int32) (*Link, bool) {
 	return nil, false
 }
 
-// Cut closes all connections, once. Clients may connect again at once.
+// Cut closes all connections, once, and returns when nothing of them is under way any more: what rules
+// held of them is lost. Clients may connect again at once.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	conns := p.connsLocked()
 	p.mu.Unlock()
-	for _, c := range conns {
-		c.close()
-	}
+	cut(conns)
 }
 
 // Refuse is Link.Refuse for all brokers, those not known yet included.
