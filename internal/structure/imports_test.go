@@ -52,6 +52,7 @@ var arrows = []arrow{
 	{from: "testenv/internal/*", why: "servers of tests"},
 	{from: "testenv/embedded", mods: []string{kafkaClient}, why: "a broker for anyone's tests"},
 	{from: "testenv/faults", mods: []string{kafkaClient}, why: "faults for anyone's tests, of any broker"},
+	{from: "testenv/verify", mods: []string{kafkaClient}, why: "a judge shares no code with what it judges"},
 	{from: "testenv", own: []string{".", "ack", "internal/core", "internal/engine", "internal/rules", "testenv/bubble"}, why: "tests of topologies need no Kafka"},
 	{from: "examples/*/check", why: "a judge shares no code with what it judges"},
 	{from: "examples/*", own: []string{"public", "examples"}, why: "public packages must suffice"},
@@ -64,7 +65,7 @@ var arrows = []arrow{
 	{from: "internal/bench", free: true},
 }
 
-var public = []string{".", "ack", "offsets", "spout", "bolt", "worker", "testenv", "testenv/bubble", "testenv/embedded", "testenv/faults", "testenv/kafkaenv"}
+var public = []string{".", "ack", "offsets", "spout", "bolt", "worker", "testenv", "testenv/bubble", "testenv/embedded", "testenv/faults", "testenv/kafkaenv", "testenv/verify"}
 
 func (a *arrow) allows(from, imp string) bool {
 	if a.free || std(imp) {
@@ -140,6 +141,8 @@ func TestArrowsCatch(t *testing.T) {
 		{"worker", fakeBroker},
 		{"worker", "github.com/spf13/cobra"},
 		{"testenv", kafkaClient + "/pkg/kgo"},
+		{"testenv/verify", module + "/offsets"},
+		{"testenv/verify", fakeBroker},
 		{"examples/orders", module + "/internal/engine"},
 		{"examples/orders", module + "/examples/other/topology"},
 		{"examples/orders/check", module + "/offsets"},
