@@ -84,7 +84,7 @@ func TestOneCommitSite(t *testing.T) {
 	// The benchmark's other side is a loop without killick, as users write it; killick dev consume is a
 	// hand that prints records, in a group of its own, and runs no topology.
 	sites = slices.DeleteFunc(sites, func(s string) bool {
-		return strings.HasPrefix(s, "internal/bench/bare.go: ") || strings.HasPrefix(s, "cmd/killick/internal/dev/consume.go: ")
+		return strings.HasPrefix(s, "internal/bench/alo/bare.go: ") || strings.HasPrefix(s, "cmd/killick/internal/dev/consume.go: ")
 	})
 	if want := []string{"internal/kafka/commit.go: NewPtrOffsetCommitRequest"}; !slices.Equal(sites, want) {
 		t.Errorf("commit sites:\n  %s\nwant:\n  %s", strings.Join(sites, "\n  "), strings.Join(want, "\n  "))

@@ -63,6 +63,7 @@ var arrows = []arrow{
 	{from: "internal/tools/*", why: "they run before anything else builds"},
 	{from: "internal/structure"},
 	{from: "internal/bench", free: true},
+	{from: "internal/bench/*", free: true},
 }
 
 var public = []string{".", "ack", "offsets", "spout", "bolt", "worker", "testenv", "testenv/bubble", "testenv/embedded", "testenv/faults", "testenv/kafkaenv", "testenv/verify"}

@@ -1,4 +1,4 @@
-package main
+package alo
 
 import (
 	"encoding/binary"
@@ -16,9 +16,9 @@ func valueSum(v []byte) uint64 {
 	return binary.LittleEndian.Uint64(v)
 }
 
-// newBatch makes a record batch of n records with keys of 8 bytes and values of size bytes, half
+// NewBatch makes a record batch of n records with keys of 8 bytes and values of size bytes, half
 // of them random, and the sum of their values. It is the same for the same arguments.
-func newBatch(n, size int) (batch []byte, sum uint64) {
+func NewBatch(n, size int) (batch []byte, sum uint64) {
 	rng := rand.New(rand.NewPCG(1, uint64(n)<<32|uint64(size)))
 	var recs, value []byte
 	for i := range n {
