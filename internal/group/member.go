@@ -52,8 +52,7 @@ func (r *Reader) assigned(_ context.Context, cl *kgo.Client, added map[string][]
 func (r *Reader) granted(cl *kgo.Client, l *kafka.Lease) {
 	g, ok, again := r.proto.took(l.Member, l.Generation, func() string { id, _ := cl.GroupMetadata(); return id })
 	if !ok {
-		r.rel.ask(nil)
-		r.active(true, "")
+		r.unread(l)
 		return
 	}
 	r.mu.Lock()
@@ -64,6 +63,22 @@ func (r *Reader) granted(cl *kgo.Client, l *kafka.Lease) {
 	if again {
 		r.rel.again()
 	}
+}
+
+// unread is granted for an assignment of which only the partitions could be read. They count. Whether
+// this member may do what is not in partitions is not known, so it does not where one may at a time.
+func (r *Reader) unread(l *kafka.Lease) {
+	r.rel.ask(nil)
+	cause, first := r.proto.unread()
+	standby := ""
+	if r.cfg.Single && rules.UnreadStandsBy {
+		standby = "what the group's leader says cannot be read, and one member at a time may work on this topology: run the same version of killick in all workers of the group"
+	}
+	if first {
+		r.log.Warn().Err(cause).Str("group", r.cfg.Group).Str("member", l.Member).Int32("generation", l.Generation).Bool("stands_by", standby != "").
+			Msg("this worker cannot read what the group's leader says beside the partitions, so it cannot give away what it is asked for: run the same version of killick in all workers of the group")
+	}
+	r.active(standby == "", standby)
 }
 
 // active notes whether this member may work, and why not.

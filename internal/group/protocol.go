@@ -19,6 +19,9 @@ import (
 // the same one, so a group cannot have killick's workers and other consumers at once.
 const Protocol = "killick"
 
+// errNothing: an assignment is empty, user data and all.
+var errNothing = fmt.Errorf("%w: the assignment is empty", balance.ErrForeign)
+
 // protocol is this member's side of the group protocol. Its metadata are Kafka's own for consumers,
 // which Kafka's tools can read, with balance.Facts as user data; so are its assignments, with what is
 // not about partitions of balance.Grant. It is called from the client's goroutines.
@@ -33,6 +36,9 @@ type protocol struct {
 	// came is what came with the assignment that the client is about to tell the reader of.
 	came balance.Grant
 	ok   bool // came could be read
+	// cause is why it could not; told: people know.
+	cause error
+	told  bool
 	// member and generation are those of the assignment that was taken last; "" and -1: none is valid.
 	// The client's own are ahead of them: it has a new generation when a join is answered, and keeps it
 	// if the assignment never comes.
@@ -88,6 +94,14 @@ func (p *protocol) took(member string, generation int32, now func() string) (g b
 		p.facts.Number = p.came.Number
 	}
 	return p.came, p.ok, p.ok && p.came.Echo != p.facts.Echo() || len(p.closed) > 0
+}
+
+// unread returns why what came with the assignment could not be read, and whether that is news.
+func (p *protocol) unread() (cause error, news bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	news, p.told = !p.told, true
+	return p.cause, news
 }
 
 // foreign reports whether the assignment that has come was computed for another shape than this
@@ -169,7 +183,7 @@ func (p *protocol) ParseSyncAssignment(data []byte) (map[string][]int32, error) 
 	a := kmsg.NewConsumerMemberAssignment()
 	parts := map[string][]int32{}
 	var g balance.Grant
-	ok := false
+	cause := errNothing
 	if len(data) > 0 { // a leader may give nothing at all
 		if err := a.ReadFrom(data); err != nil {
 			return nil, fmt.Errorf("group: the assignment cannot be read: %w", err)
@@ -177,16 +191,11 @@ func (p *protocol) ParseSyncAssignment(data []byte) (map[string][]int32, error) 
 		for _, t := range a.Topics {
 			parts[t.Topic] = append(parts[t.Topic], t.Partitions...)
 		}
-		var err error
-		if g, err = balance.DecodeGrant(a.UserData); err != nil {
-			p.log.Warn().Err(err).Msg("the group's leader is of another kind or version: what it says beside the partitions is not used")
-		} else {
-			ok = true
-		}
+		g, cause = balance.DecodeGrant(a.UserData)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.came, p.ok = g, ok
+	p.came, p.ok, p.cause, p.told = g, cause == nil, cause, p.told && cause != nil
 	return parts, nil
 }
 

@@ -111,6 +111,9 @@ const (
 	// OneWhereTasksAreShared: a topology whose tasks are spread by key works in one replica at a
 	// time; the others would each have those tasks again.
 	OneWhereTasksAreShared = true
+	// UnreadStandsBy: of such a topology a replica that cannot read what the group's leader says does
+	// not work: it may be the second one.
+	UnreadStandsBy = true
 )
 
 // Death.

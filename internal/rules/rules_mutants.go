@@ -44,6 +44,7 @@ var (
 	LossCloses              = holds("LossCloses")
 	LossInAJoinIsSeen       = holds("LossInAJoinIsSeen")
 	OneWhereTasksAreShared  = holds("OneWhereTasksAreShared")
+	UnreadStandsBy          = holds("UnreadStandsBy")
 	DeathsAreCounted        = holds("DeathsAreCounted")
 	TakeOverFirst           = holds("TakeOverFirst")
 	SuspectFirst            = holds("SuspectFirst")
@@ -87,6 +88,7 @@ var names = []string{
 	"LossCloses",
 	"LossInAJoinIsSeen",
 	"OneWhereTasksAreShared",
+	"UnreadStandsBy",
 	"DeathsAreCounted",
 	"TakeOverFirst",
 	"SuspectFirst",

@@ -52,6 +52,7 @@ var table = []mutant{
 	{"LossCloses", "G7", ".", "TestG7NoCommitAfterLoss", false},
 	{"LossInAJoinIsSeen", "G7", "./worker", "TestSessionEndsInAJoin", false},
 	{"OneWhereTasksAreShared", "G9", ".", "TestG9KeysMeetOneTask", false},
+	{"UnreadStandsBy", "G9", "./internal/group", "TestUnreadableAssignment", false},
 
 	{"DeathsAreCounted", "G4", ".", "TestG4RecordThatKills", false},
 	{"TakeOverFirst", "G4", ".", "TestG4RecordThatKills", false},
