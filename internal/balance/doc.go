@@ -20,5 +20,7 @@
 //     within the session gets what it had, without a plan.
 //
 // Members of one shape share the partitions; those of another shape stand by until no member of the
-// shape at work is left. See Plan for the rest.
+// shape at work is left. Members of a version that the leader cannot read (Unread) are of no shape: they
+// keep what they claim while somebody else works, until they give it away, and go on alone where nobody
+// else claims anything. See Plan for the rest.
 package balance

@@ -32,7 +32,8 @@ type Facts struct {
 	// Number is the worker number that an earlier plan has granted, or NoNumber. It is claimed as
 	// the partitions are.
 	Number int32
-	// Shape is the hash of what the topology is made of. Members of another shape stand by.
+	// Shape is the hash of what the topology is made of. Members of another shape stand by. It is "" for
+	// those whose facts could not be read; see Unread.
 	Shape string
 	// Plan is the version of the member's settings. It is echoed only.
 	Plan int64
@@ -47,6 +48,10 @@ type Facts struct {
 	Released []Part
 }
 
+// Unread stands in for the facts of a member of another kind or version. single is what the leader says of
+// its own topology, which is that member's, too, most likely.
+func Unread(single bool) Facts { return Facts{Number: NoNumber, Single: single} }
+
 // Echo is what the leader saw of a member. A member that is not any more what its grant echoes
 // (a static one whose old assignment came back) has to join again.
 type Echo struct {
@@ -57,6 +62,9 @@ type Echo struct {
 
 // Echo returns what a leader echoes of f.
 func (f *Facts) Echo() Echo { return Echo{f.Shape, f.Plan, f.Stopping} }
+
+// Blind says that the leader could not read the member's facts: joining again would not help.
+func (e Echo) Blind() bool { return e.Shape == "" }
 
 // Member is a member as the leader sees it.
 type Member struct {
@@ -131,14 +139,21 @@ func numbers(ms []*Member) map[*Member]int32 {
 }
 
 // atWork returns the shape that works now: that of the newest valid claim; without claims, the
-// smallest of those members that stay, or of all if none does.
+// smallest of those members that stay, or of all if none does. What members say whose facts could not be
+// read counts where nobody else claims, or stays: then it is "", they share the work, and those of
+// every shape that is known stand by.
 func atWork(ms []*Member, owner map[Part]*Member) string {
 	working := map[*Member]bool{}
 	for _, m := range owner {
 		working[m] = true
 	}
 	better := func(a, b *Member) *Member { // b may be nil
-		if b == nil || a.Generation > b.Generation || a.Generation == b.Generation && a.Shape < b.Shape {
+		switch {
+		case b == nil, b.Shape == "" && a.Shape != "":
+			return a
+		case a.Shape == "":
+			return b
+		case a.Generation > b.Generation || a.Generation == b.Generation && a.Shape < b.Shape:
 			return a
 		}
 		return b
@@ -152,15 +167,22 @@ func atWork(ms []*Member, owner map[Part]*Member) string {
 	if best != nil {
 		return best.Shape
 	}
-	var stay, all []string
-	for _, m := range ms {
-		all = append(all, m.Shape)
-		if !m.Stopping {
-			stay = append(stay, m.Shape)
+	known := func(ok func(*Member) bool) (shapes []string) {
+		for _, m := range ms {
+			if ok(m) {
+				shapes = append(shapes, m.Shape)
+			}
+		}
+		return shapes
+	}
+	for _, ok := range []func(*Member) bool{
+		func(m *Member) bool { return !m.Stopping && m.Shape != "" },
+		func(m *Member) bool { return !m.Stopping },
+		func(m *Member) bool { return m.Shape != "" },
+	} {
+		if shapes := known(ok); len(shapes) > 0 {
+			return slices.Min(shapes)
 		}
 	}
-	if len(stay) > 0 {
-		return slices.Min(stay)
-	}
-	return slices.Min(all)
+	return ""
 }

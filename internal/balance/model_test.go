@@ -42,6 +42,8 @@ type proc struct {
 	in       bool // the coordinator counts it among the members
 	zombie   bool // it was thrown out and has not noticed
 	stale    bool // it joined again with claims from before, and has had no assignment since
+	unread   bool // it is of a version that leaders cannot read
+	deaf     bool // nor can it read them: it gives nothing away
 	facts    Facts
 	topics   []string
 
@@ -67,6 +69,9 @@ func (p *proc) open() []Part {
 func (p *proc) member() Member {
 	f := p.facts
 	f.Released = slices.SortedFunc(maps.Keys(p.closed), compareParts)
+	if p.unread {
+		f = Unread(p.facts.Single)
+	}
 	return Member{ID: p.id, Topics: p.topics, Owned: p.open(), Generation: p.generation, Facts: f}
 }
 
@@ -77,6 +82,7 @@ type model struct {
 	generation int32
 	shapes     []string
 	single     bool
+	mixed      bool // of versions
 	born       int
 	faults     bool // something has closed uncleanly, or an assignment was missed
 }
@@ -88,6 +94,7 @@ func newModel(t *rapid.T) *model {
 		m.counts[name] = int32(rapid.IntRange(1, 7).Draw(t, "partitions"))
 		m.topics = append(m.topics, name)
 	}
+	m.mixed = rapid.IntRange(0, 3).Draw(t, "versions") == 0
 	m.shapes = []string{"a"}
 	if rapid.IntRange(0, 3).Draw(t, "shapes") == 0 {
 		m.shapes = []string{"a", "b"}
@@ -119,6 +126,10 @@ func (m *model) join(t *rapid.T) {
 	p.id += fmt.Sprint("-", m.born)
 	if rapid.Bool().Draw(t, "static") {
 		p.instance = fmt.Sprint("place-", m.born)
+	}
+	if m.mixed {
+		p.unread = rapid.Bool().Draw(t, "unread")
+		p.deaf = p.unread && rapid.Bool().Draw(t, "deaf")
 	}
 	m.procs = append(m.procs, p)
 }
@@ -210,9 +221,11 @@ func (m *model) rebalance(t *rapid.T) {
 
 func (m *model) assign(t *rapid.T, counts map[string]int32, missed map[*proc]bool, order int64) map[string]Grant {
 	var ms []Member
+	echo := map[string]Echo{}
 	for _, p := range m.procs {
 		if p.in {
-			ms = append(ms, p.member())
+			o := p.member()
+			ms, echo[p.id] = append(ms, o), o.Facts.Echo()
 		}
 	}
 	m.generation++
@@ -235,8 +248,8 @@ func (m *model) assign(t *rapid.T, counts map[string]int32, missed map[*proc]boo
 			continue
 		}
 		g := grants[p.id]
-		if p.facts.Echo() != g.Echo {
-			t.Fatalf("%s is %+v, and its grant echoes %+v", p.id, p.facts.Echo(), g.Echo)
+		if want := echo[p.id]; want != g.Echo || want.Blind() != p.unread {
+			t.Fatalf("%s is %+v, and its grant echoes %+v", p.id, want, g.Echo)
 		}
 		now := map[Part]bool{}
 		for _, q := range g.Parts {
@@ -246,7 +259,7 @@ func (m *model) assign(t *rapid.T, counts map[string]int32, missed map[*proc]boo
 		p.current, p.generation, p.facts.Number, p.stale = now, m.generation, g.Number, false
 		p.asks = map[Part]bool{}
 		for _, q := range g.Asks {
-			p.asks[q] = true
+			p.asks[q] = !p.deaf
 		}
 	}
 	// Nobody works on what another one works on, but for those who have been thrown out and do not
@@ -331,6 +344,31 @@ func checkPlan(t *rapid.T, ms []Member, counts map[string]int32, grants map[stri
 		}
 	}
 	minimal(t, ms, counts, grants)
+	known(t, ms, grants)
+}
+
+// known checks that who cannot be read works only where nobody else does or is about to, and that those
+// who can be read say so then.
+func known(t *rapid.T, ms []Member, grants map[string]Grant) {
+	claims, stays, claimed := false, false, false
+	for _, m := range ms {
+		owns := m.Generation >= 0 && slices.ContainsFunc(m.Owned, func(p Part) bool { return slices.Contains(grants[m.ID].Parts, p) })
+		claimed = claimed || owns
+		claims = claims || owns && m.Shape != ""
+		stays = stays || !m.Stopping && m.Shape != ""
+	}
+	for _, m := range ms {
+		g := grants[m.ID]
+		if m.Shape == "" && g.Standby == "" && (claims || !claimed && stays) {
+			t.Fatalf("%s, which cannot be read, works beside others: %v", m.ID, grants)
+		}
+		if m.Shape == "" && len(g.Asks) > 0 && g.Standby == "" {
+			t.Fatalf("%s, which cannot be read, works, and is asked for %v: what it closes is not seen", m.ID, g.Asks)
+		}
+		if m.Shape != "" && claimed && !claims && g.Standby == "" {
+			t.Fatalf("%s works beside such that cannot be read: %v", m.ID, grants)
+		}
+	}
 }
 
 // claimedAbove is by how much numbers may exceed the count of members: kept ones may be high.
@@ -347,7 +385,7 @@ func claimedAbove(ms []Member) int {
 func minimal(t *rapid.T, ms []Member, counts map[string]int32, grants map[string]Grant) {
 	total, had, asked := 0, []int{}, 0
 	for _, m := range ms {
-		if m.Stopping || m.Single || len(m.Released) > 0 || m.Shape != ms[0].Shape || grants[m.ID].Standby != "" {
+		if m.Stopping || m.Single || m.Shape == "" || len(m.Released) > 0 || m.Shape != ms[0].Shape || grants[m.ID].Standby != "" {
 			return
 		}
 		n := len(grants[m.ID].Parts)
@@ -378,6 +416,9 @@ func (m *model) settle(t *rapid.T) {
 		case p.zombie:
 			p.in, p.zombie = true, false
 			p.current, p.closed, p.asks, p.generation = map[Part]bool{}, map[Part]bool{}, map[Part]bool{}, -1
+		}
+		if p.deaf { // it ends as well, if only it is in the way
+			m.remove(p)
 		}
 	}
 	if len(m.procs) == 0 {
@@ -428,6 +469,9 @@ func (m *model) even(t *rapid.T, grants map[string]Grant) {
 	want := 0
 	for _, n := range m.counts {
 		want += int(n)
+	}
+	if unread := slices.ContainsFunc(m.procs, func(p *proc) bool { return p.unread && grants[p.id].Standby == "" }); unread {
+		least = most // they share what is free, and are not asked for anything
 	}
 	if total != want || able == 0 || most-least > 1 {
 		t.Fatalf("%d of %d partitions are granted, to %d members, from %d to %d each: %v", total, want, able, least, most, grants)

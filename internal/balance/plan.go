@@ -37,7 +37,7 @@ func Plan(members []Member, counts map[string]int32) map[string]Grant {
 	for _, m := range ms {
 		switch {
 		case m.Shape != shape:
-			standby[m] = fmt.Sprintf("the members at work have the shape %s, this one has %s", shape, m.Shape)
+			standby[m] = otherShape(shape, m.Shape)
 		case !m.Stopping:
 			able = append(able, m)
 			allStop = false
@@ -72,6 +72,18 @@ func Plan(members []Member, counts map[string]int32) map[string]Grant {
 		out[id] = g
 	}
 	return out
+}
+
+// otherShape says why a member stands by whose shape is not the one at work. "" is one that is not known.
+func otherShape(works, own string) string {
+	const same = "run the same version of killick in all workers of the group"
+	switch {
+	case works == "":
+		return "the members at work are of another version of killick, which the group's leader cannot read: " + same
+	case own == "":
+		return fmt.Sprintf("what this member says of itself cannot be read by the group's leader, which is of another version of killick, and the members at work have the shape %s: %s", works, same)
+	}
+	return fmt.Sprintf("the members at work have the shape %s, this one has %s", works, own)
 }
 
 // only returns the member that alone may work, nil if there is no such rule: the one that claims
@@ -159,12 +171,14 @@ func (s *share) deal(counts map[string]int32, ms []*Member) {
 	for _, p := range claimed {
 		m := s.owner[p]
 		s.add(p.Topic, m, 1)
-		if l := s.load[m]; l != nil {
+		switch l := s.load[m]; {
+		case l != nil && m.Shape == "": // whether it closes it would not be seen
+		case l != nil:
 			if len(l.claimed[p.Topic]) == 0 {
 				l.names = append(l.names, p.Topic)
 			}
 			l.claimed[p.Topic] = append(l.claimed[p.Topic], p)
-		} else if !m.Stopping { // a stopping member gives all away by itself
+		case !m.Stopping: // a stopping member gives all away by itself
 			moving = append(moving, p)
 		}
 	}

@@ -44,6 +44,7 @@ func TestPlan(t *testing.T) {
 	numbered := func(n int32, m Member) Member { m.Number = n; return m }
 	shaped := func(s string, m Member) Member { m.Shape = s; return m }
 	single := func(m Member) Member { m.Single = true; return m }
+	unread := func(m Member) Member { m.Facts = Unread(m.Single); return m }
 	closed := func(m Member, ids ...int32) Member {
 		for _, id := range ids {
 			m.Released = append(m.Released, Part{"t", id})
@@ -85,6 +86,16 @@ func TestPlan(t *testing.T) {
 			map[string]string{"a": "#0 stands by", "b": "#1 stands by", "c": "0 1 2 3 #2"}},
 		{"a standby that stops is not counted as one that works", []Member{stopping(shaped("a", at("a", 1))), stopping(shaped("b", at("b", -1)))},
 			map[string]string{"a": "#0 all stop", "b": "#1 all stop stands by"}},
+		{"who cannot be read does not say what works: its claims may be the newest", []Member{unread(at("a", 9, 0)), at("b", 2, 1, 2, 3)},
+			map[string]string{"a": "0 asks 0 #0 stands by", "b": "1 2 3 #1"}},
+		{"nor does it without claims", []Member{unread(at("a", -1)), shaped("z", at("b", -1))}, map[string]string{"a": "#0 stands by", "b": "0 1 2 3 #1"}},
+		{"if only such ones claim, they share and ours stand by", []Member{unread(at("a", 9, 0)), at("b", -1), unread(at("c", 9, 1, 2))},
+			map[string]string{"a": "0 3 #0", "b": "#1 stands by", "c": "1 2 #2"}},
+		{"claims of one that is stopping count as well", []Member{unread(at("a", 9, 0)), stopping(at("b", 2, 1))},
+			map[string]string{"a": "0 #0 stands by", "b": "1 #1"}},
+		{"when all of ours are stopping such ones take over", []Member{unread(at("a", -1)), stopping(at("b", 9))}, map[string]string{"a": "0 1 2 3 #0", "b": "#1 stands by"}},
+		{"single: of such ones one works, too", []Member{unread(single(at("a", 9))), unread(single(at("b", 9, 1))), single(at("c", -1))},
+			map[string]string{"a": "#0 stands by", "b": "0 1 2 3 #1", "c": "#2 stands by"}},
 		{"single: the first works", []Member{single(at("a", -1)), single(at("b", -1))}, map[string]string{"a": "0 1 2 3 #0", "b": "#1 stands by"}},
 		{"single: who works goes on", []Member{single(at("a", -1)), single(numbered(0, at("b", 1, 0, 1, 2, 3)))},
 			map[string]string{"a": "#1 stands by", "b": "0 1 2 3 #0"}},
@@ -104,6 +115,29 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%d grants, want %d", len(got), len(c.want))
 			}
 		})
+	}
+}
+
+// Why a member stands by is said as it is, also where shapes are not known.
+func TestStandbySaysWhy(t *testing.T) {
+	t.Parallel()
+	unread := func(m Member) Member { m.Facts = Unread(false); return m }
+	for _, c := range []struct {
+		name    string
+		members []Member
+		id      string
+		want    []string
+	}{
+		{"another shape", []Member{at("a", 1, 0), func() Member { m := at("b", -1); m.Shape = "z"; return m }()}, "b", []string{"shape s", "has z"}},
+		{"a newer version behind ours", []Member{at("a", 1, 0), unread(at("b", -1))}, "b", []string{"cannot be read", "shape s", "the same version"}},
+		{"ours behind a newer version", []Member{at("a", -1), unread(at("b", 1, 0))}, "a", []string{"another version", "the same version"}},
+	} {
+		why := Plan(c.members, map[string]int32{"t": 2})[c.id].Standby
+		for _, s := range c.want {
+			if !strings.Contains(why, s) {
+				t.Errorf("%s: %q lacks %q", c.name, why, s)
+			}
+		}
 	}
 }
 

@@ -93,7 +93,8 @@ func (p *protocol) took(member string, generation int32, now func() string) (g b
 	if p.ok {
 		p.facts.Number = p.came.Number
 	}
-	return p.came, p.ok, p.ok && p.came.Echo != p.facts.Echo() || len(p.closed) > 0
+	other := p.ok && p.came.Echo != p.facts.Echo() && !p.came.Echo.Blind()
+	return p.came, p.ok, other || len(p.closed) > 0
 }
 
 // unread returns why what came with the assignment could not be read, and whether that is news.
@@ -109,7 +110,7 @@ func (p *protocol) unread() (cause error, news bool) {
 func (p *protocol) foreign() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.ok && p.came.Echo.Shape != p.facts.Shape
+	return p.ok && p.came.Echo.Shape != p.facts.Shape && !p.came.Echo.Blind()
 }
 
 // left forgets what came with a membership that is over.
@@ -201,7 +202,10 @@ func (p *protocol) ParseSyncAssignment(data []byte) (map[string][]int32, error) 
 
 // MemberBalancer is called when this member is the leader.
 func (p *protocol) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
-	l := &leader{}
+	p.mu.Lock()
+	single := p.facts.Single
+	p.mu.Unlock()
+	l := &leader{log: p.log, unread: map[string]error{}}
 	cb, err := kgo.NewConsumerBalancer(l, members)
 	if err != nil {
 		return nil, nil, fmt.Errorf("group: a member's metadata cannot be read: %w", err)
@@ -209,8 +213,8 @@ func (p *protocol) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.G
 	cb.EachMember(func(m *kmsg.JoinGroupResponseMember, meta *kmsg.ConsumerMemberMetadata) {
 		facts, err := balance.DecodeFacts(meta.UserData)
 		if err != nil {
-			p.log.Warn().Err(err).Str("member", m.MemberID).Msg("a member of the group is of another kind or version: it stands by")
-			facts = balance.Facts{Number: balance.NoNumber, Shape: "unknown"}
+			l.unread[m.MemberID] = err
+			facts = balance.Unread(single)
 		}
 		b := balance.Member{ID: m.MemberID, Topics: meta.Topics, Generation: meta.Generation, Facts: facts}
 		for _, o := range meta.OwnedPartitions {
@@ -224,10 +228,24 @@ func (p *protocol) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.G
 }
 
 // leader computes one assignment.
-type leader struct{ members []balance.Member }
+type leader struct {
+	log     zerolog.Logger
+	members []balance.Member
+	unread  map[string]error // members whose facts could not be read, and why
+}
 
 func (l *leader) Balance(_ *kgo.ConsumerBalancer, topics map[string]int32) kgo.IntoSyncAssignment {
-	return assignment(balance.Plan(l.members, topics))
+	plan := balance.Plan(l.members, topics)
+	for _, id := range slices.Sorted(maps.Keys(l.unread)) {
+		g := plan[id]
+		then := "it stands by"
+		if g.Standby == "" {
+			then = "nobody else is at work, so it goes on, and the workers of this version stand by"
+		}
+		l.log.Warn().Err(l.unread[id]).Str("member", id).Int("partitions", len(g.Parts)).Str("then", then).
+			Msg("a member of the group is of another kind or version: run the same version of killick in all workers of the group")
+	}
+	return assignment(plan)
 }
 
 // assignment is a plan on its way to the members. kgo's own plans have no user data.

@@ -1,8 +1,10 @@
 package group
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -211,6 +213,7 @@ func TestProtocolEcho(t *testing.T) {
 		{"another shape", balance.Echo{Shape: "old"}, true, true},
 		{"it was stopping then", balance.Echo{Shape: "s", Stopping: true}, true, false},
 		{"other settings", balance.Echo{Shape: "s", Plan: 1}, true, false},
+		{"a leader that could not read it, and never will", balance.Echo{}, false, false},
 	} {
 		m := newMember("a", "s")
 		m.take(t, assigned(t, m, balance.Grant{Echo: c.echo}, 0), 1)
@@ -256,6 +259,50 @@ func TestProtocolForeignBytes(t *testing.T) {
 	}
 	if g := plan.(assignment); len(g["a"].Parts) != 2 || g["x"].Standby == "" {
 		t.Errorf("%+v", g)
+	}
+}
+
+// What the leader logs of a member that it cannot read is what happens to it.
+func TestProtocolSaysWhatHappens(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		ours   map[string][]int32 // what the leader, which can be read, claims
+		says   string
+		stands bool // the other one
+	}{
+		{"ours are at work", map[string][]int32{"in": {0}}, "it stands by", true},
+		{"nobody of ours is", nil, "the workers of this version stand by", false},
+	} {
+		var log bytes.Buffer
+		own := newMember("a", "s")
+		own.log = zerolog.New(&log)
+		own.current, own.protocol.generation = c.ours, 4
+		meta := kmsg.NewConsumerMemberMetadata()
+		meta.Version, meta.Generation, meta.Topics, meta.UserData = 2, 9, []string{"in"}, []byte(`{"v":2}`)
+		o := kmsg.NewConsumerMemberMetadataOwnedPartition()
+		o.Topic, o.Partitions = "in", []int32{1}
+		meta.OwnedPartitions = append(meta.OwnedPartitions, o)
+		x, a := kmsg.NewJoinGroupResponseMember(), kmsg.NewJoinGroupResponseMember()
+		x.MemberID, x.ProtocolMetadata = "x", meta.AppendTo(nil)
+		a.MemberID, a.ProtocolMetadata = "a", own.JoinGroupMetadata([]string{"in"}, own.current, 4)
+		b, _, err := own.MemberBalancer([]kmsg.JoinGroupResponseMember{x, a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := b.(kgo.GroupMemberBalancerOrError).BalanceOrError(map[string]int32{"in": 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := plan.(assignment)
+		if (g["x"].Standby != "") != c.stands || (g["a"].Standby == "") != c.stands {
+			t.Errorf("%s: %+v", c.name, g)
+		}
+		for _, s := range []string{c.says, `"member":"x"`, "version 2, this worker knows 1", "the same version of killick"} {
+			if !strings.Contains(log.String(), s) {
+				t.Errorf("%s: the log lacks %q: %s", c.name, s, log.String())
+			}
+		}
 	}
 }
 
