@@ -14,6 +14,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/internal/crash"
 	"github.com/killick-io/killick/internal/engine"
 	"github.com/killick-io/killick/internal/group"
 	"github.com/killick-io/killick/internal/kafka"
@@ -133,6 +134,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if w.reader != nil {
 		sctx, cancel := context.WithTimeout(ctx, startTime)
 		defer cancel()
+		crash.At(crash.Starting)
 		if err := w.reader.Start(sctx); err != nil {
 			return err
 		}
@@ -185,6 +187,7 @@ func (w *Worker) run(ctx context.Context) error {
 		err = w.others(run)
 	}
 	w.state.Store(int32(stateDraining))
+	crash.At(crash.Drained)
 	if cerr := w.finalCommit(work); err == nil {
 		err = cerr
 	}
@@ -195,7 +198,9 @@ func (w *Worker) run(ctx context.Context) error {
 	wg.Wait()
 	w.endSpouts(&spouts)
 	if w.reader != nil {
+		crash.At(crash.BeforeLeave)
 		w.reader.Close()
+		crash.At(crash.Left)
 	}
 	return err
 }

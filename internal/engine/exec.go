@@ -11,6 +11,7 @@ import (
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
 	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/internal/crash"
 	"github.com/killick-io/killick/internal/rules"
 )
 
@@ -98,6 +99,7 @@ func (x *exec) settle(b *batch, from, to int) {
 	if rules.OutputsBeforeEnd {
 		x.out.flush()
 	}
+	crash.At(crash.OutputsSent)
 	for i := from; i < to; i++ {
 		if it := &b.items[i]; it.edge {
 			it.edge = false
@@ -238,6 +240,7 @@ func (x *exec) execute(t *core.Tuple) (ticked bool) {
 	x.user = true
 	err := x.bolt.Execute(x.ctx, (*killick.Tuple)(t), killick.Emitter(out))
 	x.user = false
+	crash.At(crash.Executed)
 	x.ex.End()
 	if core.Race {
 		t.Poison()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/killick-io/killick/internal/crash"
 	"github.com/killick-io/killick/internal/kafka"
 	"github.com/killick-io/killick/internal/partition"
 	"github.com/killick-io/killick/internal/rules"
@@ -169,6 +170,7 @@ func (r *Reader) adjust(ctx context.Context, given map[string]map[int32]kgo.Offs
 		given[o.key.Topic][o.key.ID] = at
 	}
 	r.commits.poke()
+	crash.At(crash.Opened)
 	return given, nil
 }
 

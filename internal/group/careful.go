@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/killick-io/killick/internal/crash"
 	"github.com/killick-io/killick/internal/partition"
 	"github.com/killick-io/killick/internal/rules"
 )
@@ -183,6 +184,7 @@ func (h *hunt) step(ctx context.Context) {
 		h.count.Alone++
 		h.mu.Unlock()
 		h.last = p
+		crash.At(crash.SuspectStored)
 		p.Grant()
 		if !h.patiently(ctx, 0, runs) || h.r.drains.Load() {
 			p.Unname(h.r.drains.Load())

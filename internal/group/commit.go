@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/killick-io/killick/internal/crash"
 	"github.com/killick-io/killick/internal/kafka"
 	"github.com/killick-io/killick/internal/partition"
 	"github.com/killick-io/killick/internal/rules"
@@ -211,7 +212,9 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 	}
 	c.state.Unlock()
 	start := time.Now()
+	crash.At(crash.BeforeCommit)
 	results, err := kafka.Commit(ctx, c.r.cl, c.r.cfg.Group, *lease, ps)
+	crash.At(crash.AfterCommit)
 	took := time.Since(start)
 	c.state.Lock()
 	c.count.Requests++

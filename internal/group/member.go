@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/killick-io/killick/internal/crash"
 	"github.com/killick-io/killick/internal/kafka"
 	"github.com/killick-io/killick/internal/partition"
 	"github.com/killick-io/killick/internal/rules"
@@ -21,6 +22,7 @@ func (r *Reader) assigned(_ context.Context, cl *kgo.Client, added map[string][]
 	if rules.LeaseIsRenewed || len(added) > 0 {
 		r.lease.Store(l)
 	}
+	crash.At(crash.Renewed)
 	for t, ps := range added {
 		for _, p := range ps {
 			r.proto.gone(partition.Key{Topic: t, ID: p}) // to the client it is new
@@ -98,10 +100,12 @@ func (r *Reader) active(is bool, standby string) {
 }
 
 func (r *Reader) revoked(_ context.Context, _ *kgo.Client, m map[string][]int32) {
+	crash.At(crash.Revoked)
 	r.away("revoked", m, func(s *Stats) *int64 { return &s.Revoked })
 }
 
 func (r *Reader) lost(_ context.Context, _ *kgo.Client, m map[string][]int32) {
+	crash.At(crash.Lost)
 	r.proto.left()
 	r.rel.ask(nil)
 	r.active(false, "")

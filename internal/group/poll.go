@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/killick-io/killick/internal/crash"
 	"github.com/killick-io/killick/internal/partition"
 )
 
@@ -119,6 +120,7 @@ func (r *Reader) deliver(fetches kgo.Fetches) {
 		if o == nil {
 			return // lost, or stopped
 		}
+		crash.At(crash.Fetched)
 		pause, err := o.p.Deliver(ft.Records)
 		if err != nil {
 			r.halt(partition.Key{Topic: ft.Topic, ID: ft.Partition}, err.Error())
@@ -136,6 +138,9 @@ func (r *Reader) deliver(fetches kgo.Fetches) {
 				r.Resume(p)
 			}
 		}
+	}
+	if len(touched) > 0 {
+		crash.At(crash.Delivered)
 	}
 	for f := range touched {
 		f.Delivered()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/killick-io/killick/ack"
 	"github.com/killick-io/killick/internal/balance"
+	"github.com/killick-io/killick/internal/crash"
 	"github.com/killick-io/killick/internal/partition"
 	"github.com/killick-io/killick/internal/rules"
 )
@@ -219,9 +220,11 @@ func (g *releases) end(ctx context.Context) {
 		rel.p.Leave() // before the commit: a partition that is given away has not lost its owner
 	}
 	if len(done)+len(late) > 0 {
+		crash.At(crash.ReleaseEnded)
 		cctx, cancel := context.WithTimeout(ctx, lookTime)
 		_, _ = g.r.commits.commit(cctx) // logged
 		cancel()
+		crash.At(crash.ReleaseCommitted)
 		for _, rel := range done {
 			switch {
 			case g.r.commits.settled(rel.p):
@@ -283,6 +286,7 @@ func (g *releases) tell() {
 	}
 	g.mu.Unlock()
 	if now {
+		crash.At(crash.ReleaseClosed)
 		g.r.cl.ForceRebalance()
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/ack"
+	"github.com/killick-io/killick/internal/crash"
 	"github.com/killick-io/killick/internal/partition"
 	"github.com/killick-io/killick/internal/rules"
 )
@@ -287,6 +288,7 @@ func (w *DeadLetters) written(ctx context.Context, l letter, topic string, err e
 		delete(w.failing, topic)
 		w.dropLocked(&l, topic)
 		w.mu.Unlock()
+		crash.At(crash.LetterWritten)
 		l.d.Done()
 		w.poke()
 		return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/internal/crash"
 	"github.com/killick-io/killick/internal/engine"
 )
 
@@ -37,7 +38,11 @@ func (d *Direct) Put(ctx context.Context, o *engine.Output) error {
 	d.refresh(ctx, o.Topic)
 	r := &kgo.Record{Topic: o.Topic, Key: o.Key, Value: o.Value, Timestamp: sane(o.Time), Headers: headers(o.Headers), Context: d.ends.next()}
 	done := o.Done
-	d.cl.Produce(ctx, r, func(r *kgo.Record, err error) { done(d.judge(r, err)) })
+	d.cl.Produce(ctx, r, func(r *kgo.Record, err error) {
+		crash.At(crash.SinkWritten)
+		done(d.judge(r, err))
+	})
+	crash.At(crash.SinkQueued)
 	return nil
 }
 
