@@ -7,11 +7,11 @@
 //	crash.At(crash.BeforeCommit)
 //	send(request)
 //
-// Under the build tag killick_crash the environment variable KILLICK_CRASH arms points, several with
+// Under the build tag killick_crash the environment variable KILLICK_TEST_CRASH arms points, several with
 // commas between them:
 //
-//	KILLICK_CRASH=before-commit:3:kill           the third time that this point is passed
-//	KILLICK_CRASH=revoked:1+:sleep(3s)           the first time, and each time after it
+//	KILLICK_TEST_CRASH=before-commit:3:kill           the third time that this point is passed
+//	KILLICK_TEST_CRASH=revoked:1+:sleep(3s)           the first time, and each time after it
 //
 // What an armed point does is said on stderr first, then done by the goroutine that is there:
 //

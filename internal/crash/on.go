@@ -13,7 +13,7 @@ import (
 // Enabled reports whether this build has crash points.
 const Enabled = true
 
-// armed is what KILLICK_CRASH asks for.
+// armed is what KILLICK_TEST_CRASH asks for.
 var armed = mustArm(os.Getenv(Var))
 
 // arming is what one point is to do, and how often it was passed.

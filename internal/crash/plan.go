@@ -9,7 +9,7 @@ import (
 )
 
 // Var is the environment variable that arms points.
-const Var = "KILLICK_CRASH"
+const Var = "KILLICK_TEST_CRASH"
 
 // ExitCode is that of a process that a point has ended by exit.
 const ExitCode = 97
@@ -28,7 +28,7 @@ const (
 	Sleep Do = "sleep"
 )
 
-// Step is one part of what KILLICK_CRASH says.
+// Step is one part of what KILLICK_TEST_CRASH says.
 type Step struct {
 	At  Point
 	N   int  // from 1: the n-th time that the point is passed
@@ -71,7 +71,7 @@ func (s Step) validate() error {
 	return errors.Join(errs...)
 }
 
-// Parse reads the value of KILLICK_CRASH. The error joins all that is wrong with it. "" arms nothing.
+// Parse reads the value of KILLICK_TEST_CRASH. The error joins all that is wrong with it. "" arms nothing.
 func Parse(text string) (steps []Step, err error) {
 	if text == "" {
 		return nil, nil
@@ -111,7 +111,7 @@ func parse(part string) (s Step, err error) {
 	return s, nil
 }
 
-// Format is the value of KILLICK_CRASH for steps. The error joins all that is wrong with them.
+// Format is the value of KILLICK_TEST_CRASH for steps. The error joins all that is wrong with them.
 func Format(steps ...Step) (string, error) {
 	var errs []error
 	var out []string

@@ -27,8 +27,9 @@ type call struct {
 	version int16
 	corr    int32
 	faults  []*Fault // that act on the answer
-	copied  bool     // it is a copy: nobody waits for its answer
-	late    bool     // the connection stays for it, though its client may be gone
+	commit  *committing
+	copied  bool // it is a copy: nobody waits for its answer
+	late    bool // the connection stays for it, though its client may be gone
 }
 
 // requests passes what the client sends, until it ends.
@@ -71,6 +72,10 @@ func (c *conn) request(broker net.Conn, frame []byte, h *header, before, after [
 	var later []func()
 	for _, f := range before {
 		release := f.hit()
+		if err := c.noteFault(f, h.key); err != nil {
+			giveBack(after)
+			return err
+		}
 		switch f.rule.Do {
 		case DropRequest:
 			c.deaf.Store(true)
@@ -98,11 +103,11 @@ func (c *conn) request(broker net.Conn, frame []byte, h *header, before, after [
 		giveBack(after)
 		return c.discard()
 	}
-	if err := c.send(broker, frame, x, h.unanswered()); err != nil {
+	if err := c.send(broker, frame, x, h); err != nil {
 		return err
 	}
 	for range copies {
-		if err := c.send(broker, frame, c.copied(frame, h), h.unanswered()); err != nil {
+		if err := c.send(broker, frame, c.copied(frame, h), h); err != nil {
 			return err
 		}
 	}
@@ -123,17 +128,27 @@ func (c *conn) copied(frame []byte, h *header) call {
 // sendLater sends a copy of a request when the rule lets it go.
 func (c *conn) sendLater(broker net.Conn, frame []byte, h *header, f *Fault, release <-chan struct{}) {
 	x := c.copied(frame, h)
-	unanswered := h.unanswered()
+	own := *h // of the copy: h is used again
+	own.clientID, own.body = slices.Clone(h.clientID), frame[len(frame)-len(h.body):]
 	c.copies.Go(func() {
 		defer c.ncopies.Add(-1)
 		if c.wait(f, release) && !c.deaf.Load() {
-			c.report(c.send(broker, frame, x, unanswered))
+			c.report(c.send(broker, frame, x, &own))
 		}
 	})
 }
 
+// noteFault notes that a rule acts, if that is wanted.
+func (c *conn) noteFault(f *Fault, key kmsg.Key) error {
+	if c.p.cfg.Events == nil || f.rule.Do == Pass {
+		return nil
+	}
+	return c.p.cfg.Events.fault(name(key), c.clientID(), f.rule.Do.String())
+}
+
 // send writes a request to the broker, and notes that an answer is to come.
-func (c *conn) send(broker net.Conn, frame []byte, x call, unanswered bool) error {
+func (c *conn) send(broker net.Conn, frame []byte, x call, h *header) error {
+	unanswered := h.unanswered()
 	if !unanswered {
 		select {
 		case c.room <- struct{}{}:
@@ -144,6 +159,17 @@ func (c *conn) send(broker net.Conn, frame []byte, x call, unanswered bool) erro
 	}
 	c.out.Lock()
 	defer c.out.Unlock()
+	if log := c.p.cfg.Events; log != nil && isCommit(h.key) {
+		req, err := h.decode()
+		if err == nil {
+			x.commit, err = noteCommit(log, &c.p.topics, req, string(h.clientID))
+		}
+		if err != nil {
+			<-c.room
+			giveBack(x.faults)
+			return err
+		}
+	}
 	if !unanswered {
 		c.mu.Lock()
 		c.calls = append(c.calls, x)
@@ -204,6 +230,16 @@ func (c *conn) answers(broker net.Conn) error {
 		if !ok {
 			return fmt.Errorf("%w: correlation id %d, for which no request waits", ErrAnswer, corr)
 		}
+		if x.commit != nil {
+			resp, _, err := decodeAnswer(frame, x.key, x.version)
+			if err == nil {
+				err = x.commit.answered(resp)
+			}
+			if err != nil {
+				giveBack(x.faults)
+				return err
+			}
+		}
 		if x.copied {
 			continue
 		}
@@ -237,6 +273,9 @@ func (c *conn) answer(x call) (pass bool, err error) {
 			continue
 		}
 		release := f.hit()
+		if err := c.noteFault(f, x.key); err != nil {
+			return false, err
+		}
 		switch f.rule.Do {
 		case DropAnswer:
 			c.mute.Store(true)

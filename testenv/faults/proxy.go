@@ -35,6 +35,9 @@ type ProxyConfig struct {
 	// MaxFrame is the length of the largest request and answer, in bytes. Memory is taken as they come
 	// in, not for what they announce. Default: 128 MiB.
 	MaxFrame int
+	// Events takes the commits of offsets that pass, and what rules do. It stays the caller's, who closes
+	// it after the proxy. Default: none.
+	Events *Log
 	// MaxErrors is how many errors are remembered; beyond it the oldest are forgotten. Default: 1000.
 	MaxErrors int
 }

@@ -98,20 +98,12 @@ func (p *Proxy) rewrite(frame []byte, key kmsg.Key, version int16) ([]byte, erro
 		l.node.Store(node)
 		*host, *port, changed = loopback, int32(l.port), true
 	}
+	p.topics.learnAll(resp)
 	switch resp := resp.(type) {
 	case *kmsg.MetadataResponse:
 		for i := range resp.Brokers {
 			b := &resp.Brokers[i]
 			address(b.NodeID, &b.Host, &b.Port)
-		}
-		for _, t := range resp.Topics {
-			if t.Topic != nil {
-				p.topics.learn(t.TopicID, *t.Topic)
-			}
-		}
-	case *kmsg.CreateTopicsResponse:
-		for _, t := range resp.Topics {
-			p.topics.learn(t.TopicID, t.Topic)
 		}
 	case *kmsg.FindCoordinatorResponse:
 		address(resp.NodeID, &resp.Host, &resp.Port)

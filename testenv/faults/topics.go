@@ -28,6 +28,22 @@ func (t *topics) learn(id [16]byte, name string) {
 	t.names[id] = name
 }
 
+// learnAll learns what an answer names.
+func (t *topics) learnAll(resp kmsg.Response) {
+	switch resp := resp.(type) {
+	case *kmsg.MetadataResponse:
+		for _, x := range resp.Topics {
+			if x.Topic != nil {
+				t.learn(x.TopicID, *x.Topic)
+			}
+		}
+	case *kmsg.CreateTopicsResponse:
+		for _, x := range resp.Topics {
+			t.learn(x.TopicID, x.Topic)
+		}
+	}
+}
+
 // name returns "" for an id that is not known.
 func (t *topics) name(id [16]byte) string {
 	t.mu.Lock()
