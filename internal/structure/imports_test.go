@@ -52,7 +52,7 @@ var arrows = []arrow{
 	{from: "testenv/kafkaenv", own: []string{"testenv/internal/jvm"}, mods: []string{kafkaClient, "golang.org/x/sync"}, why: "Kafka as processes, for anyone's tests"},
 	{from: "testenv/internal/*", why: "servers of tests"},
 	{from: "testenv/embedded", mods: []string{kafkaClient}, why: "a broker for anyone's tests"},
-	{from: "testenv/faults", mods: []string{kafkaClient}, why: "faults for anyone's tests, of any broker"},
+	{from: "testenv/faults", own: []string{"internal/crash"}, mods: []string{kafkaClient}, why: "faults for anyone's tests, of any broker"},
 	{from: "testenv/verify", mods: []string{kafkaClient}, why: "a judge shares no code with what it judges"},
 	{from: "testenv", own: []string{".", "ack", "internal/core", "internal/engine", "internal/rules", "testenv/bubble"}, why: "tests of topologies need no Kafka"},
 	{from: "examples/*/check", why: "a judge shares no code with what it judges"},
