@@ -127,7 +127,7 @@ func TestBrokenEvents(t *testing.T) {
 	}{
 		"effect before start": {func(b *book, in *bookLog, w *bookFile) { w.lines = w.lines[:0]; w.effect(in, 0) }, "w-1.jsonl:1: effect before start"},
 		"second start":        {func(b *book, in *bookLog, w *bookFile) { w.write(line{Kind: "start"}) }, "w-1.jsonl:2: a second start of w-1"},
-		"one life twice":      {func(b *book, in *bookLog, w *bookFile) { b.worker("w", 1) }, "a second start of w-1"},
+		"one life twice":      {func(b *book, in *bookLog, w *bookFile) { b.worker("w", 1) }, `two event files are named "w-1.jsonl"`},
 		"answer to nothing": {func(b *book, in *bookLog, w *bookFile) {
 			x := w.send(in, 1, 0)
 			x.Request++

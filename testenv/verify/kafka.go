@@ -82,6 +82,38 @@ func Read(ctx context.Context, cl *kgo.Client, t Target) (*History, error) {
 	return h, nil
 }
 
+// Settle returns when no transaction is open in the logs of t, or with the error of ctx and the log that has one. The end
+// of a transaction shows in its logs some milliseconds after its producer was told; what Read finds before that is Open.
+func Settle(ctx context.Context, cl *kgo.Client, t Target) error {
+	topics := slices.Concat(t.Inputs, t.Outputs, t.DeadLetters)
+	if t.Group != "" {
+		topics = append(topics, offsetsTopic)
+	}
+	for {
+		open := ""
+		for _, topic := range topics {
+			logs, err := readLogs(ctx, cl, topic)
+			if errors.Is(err, kerr.UnknownTopicOrPartition) {
+				continue // Read tells
+			}
+			if err != nil {
+				return err
+			}
+			for _, l := range logs {
+				if l.Stable < l.End {
+					open = fmt.Sprintf("%s/%d is stable up to %d of %d", l.Topic, l.Partition, l.Stable, l.End)
+				}
+			}
+		}
+		if open == "" {
+			return nil
+		}
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("verify: settle: %s: %w", open, err)
+		}
+	}
+}
+
 // readLogs finds the bounds of all partitions of a topic.
 func readLogs(ctx context.Context, cl *kgo.Client, topic string) ([]Log, error) {
 	id, n, err := describe(ctx, cl, topic)
@@ -208,7 +240,7 @@ func (r *logReader) read(start, stable, end int64, yield func(Entry, error) bool
 		case !committed && p.HighWatermark >= end:
 			return
 		default: // a new leader that does not know yet how far it may answer
-			if err := r.pause(); err != nil {
+			if err := pause(r.ctx); err != nil {
 				yield(Entry{}, fmt.Errorf("nothing from offset %d on, below the end %d: %w", next, end, err))
 				return
 			}
@@ -228,7 +260,7 @@ func (r *logReader) fetch(offset int64, committed bool) (*kmsg.FetchResponseTopi
 			return nil, fmt.Errorf("at offset %d: %w", offset, err)
 		}
 		r.leader = -1
-		if r.pause() != nil {
+		if pause(r.ctx) != nil {
 			return nil, fmt.Errorf("at offset %d: %w", offset, err)
 		}
 	}
@@ -270,14 +302,15 @@ func (r *logReader) ask(offset int64, committed bool) (*kmsg.FetchResponseTopicP
 	return out, kerr.ErrorForCode(out.ErrorCode)
 }
 
-func (r *logReader) pause() error {
+// pause waits before another try.
+func pause(ctx context.Context) error {
 	t := time.NewTimer(retryWait)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
-	case <-r.ctx.Done():
-		return r.ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

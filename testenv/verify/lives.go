@@ -108,6 +108,14 @@ func (c *checker) start(l *life, at int64) {
 	for k, p := range c.parts {
 		l.base[k] = base{pos: p.conf, commits: p.commits, done: p.confMap, resets: p.resets}
 	}
+	if c.h.Stored == nil { // when a reset came is not known
+		for _, r := range c.Resets {
+			if p := c.part(r.Topic, r.Partition); p != nil {
+				b := &l.base[p.index]
+				b.pos, b.done = min(b.pos, r.To), nil
+			}
+		}
+	}
 	// A commit that is still under way may land later, and lower.
 	for k, m := range c.pending {
 		b := &l.base[k.p.index]

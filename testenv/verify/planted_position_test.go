@@ -247,3 +247,140 @@ func TestAtMostOnceFound(t *testing.T) {
 		finds(t, b, r, at{TooSoon, "in", 0, 0})
 	})
 }
+
+// TestCommitsOfAllKinds are commit lines that say little, or nothing of this run.
+func TestCommitsOfAllKinds(t *testing.T) {
+	t.Run("not of this run", func(t *testing.T) {
+		b, in, w := basic()
+		x := w.send(in, 20, 0)
+		other := "other"
+		w.lines[len(w.lines)-1].Group, x.Group = &other, &other
+		w.answer(x, "")
+		w.commit(&bookLog{topic: "inbox"}, 5, 0)
+		b.stored = b.stored[:len(b.stored)-1]
+		b.keep(&bookLog{topic: "inbox"}, 5, "")
+		rest(in, w)
+		if got := clean(t, b, byValue()).Totals; got.CommitsSent != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("without request numbers", func(t *testing.T) {
+		b, in, w := basic()
+		w.effects(in, 10, 20)
+		x, y := w.send(in, 15, 0), w.send(in, 20, 0)
+		x.Request, y.Request = 0, 0
+		for i := range w.lines {
+			w.lines[i].Request = 0
+		}
+		b.keep(in, 20, "")
+		w.answer(y, "")
+		w.answer(x, "NOT_COORDINATOR")
+		if got := clean(t, b, byValue()).Totals; got.CommitsSent != 3 || got.CommitsRefused != 1 || got.CommitsUnknown != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("timed out", func(t *testing.T) { // stored all the same, and late
+		b, in, w := basic()
+		w.effects(in, 10, 15)
+		x := w.send(in, 12, 0)
+		w.answer(x, "REQUEST_TIMED_OUT")
+		w.commit(in, 15, 0)
+		b.keep(in, 12, "")
+		w.effects(in, 15, 20)
+		w.commit(in, 20, 0)
+		if got := clean(t, b, byValue()).Totals; got.LateCommits != 1 || got.CommitsRefused != 1 {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("of a transaction", func(t *testing.T) { // aborted, and the next one is lower
+		b, in, w := basic()
+		w.effects(in, 10, 20)
+		for _, next := range []int64{20, 15} {
+			x := w.send(in, next, 0)
+			x.Txn = "t"
+			w.lines[len(w.lines)-1].Txn = "t"
+			w.answer(x, "")
+		}
+		w.commit(in, 20, 0)
+		clean(t, b, byValue())
+	})
+	t.Run("of a tool", func(t *testing.T) { // without a generation, while the group is empty
+		b, in, w := basic()
+		w.effects(in, 10, 20)
+		w.gen = -1
+		w.commit(in, 15, 0)
+		w.gen = 2
+		w.commit(in, 20, 0)
+		clean(t, b, byValue())
+	})
+	t.Run("overtaken", func(t *testing.T) { // the answer of an older one says nothing of the map
+		b, in, w := basic()
+		w.effects(in, 12, 20)
+		x := w.send(in, 10, 20, 10, 11)
+		y := w.send(in, 10, 14, 10, 11)
+		b.keep(in, 10, x.Metadata)
+		w.answer(x, "")
+		b.keep(in, 10, y.Metadata)
+		w.answer(y, "")
+		w2 := again(b, in, w, 15)
+		w2.effects(in, 10, 12)
+		w2.commit(in, 20, 0)
+		r := byValue()
+		r.Duplicates.PerCrash = 1
+		clean(t, b, r)
+	})
+	t.Run("seen by a proxy", func(t *testing.T) {
+		b, in, w := basic()
+		w.effects(in, 10, 20)
+		x := w.send(in, 20, 0)
+		proxy := b.file("proxy", 1)
+		proxy.write(x)
+		b.keep(in, 20, "")
+		y := x
+		proxy.answer(y, "")
+		w.answer(x, "")
+		if got := clean(t, b, byValue()).Totals; got.CommitsSent != 2 || got.Lives != 1 {
+			t.Errorf("%+v", got)
+		}
+		proxy.send(in, 21, 0)
+		finds(t, b, byValue(), at{PastEnd, "in", 3, 21})
+	})
+	t.Run("gone from the samples", func(t *testing.T) {
+		b, in, w := basic()
+		b.look()
+		b.keep(in, -1, "")
+		b.look()
+		rest(in, w)
+		b.look()
+		b.store = false
+		finds(t, b, byValue(), at{Regress, "in", 3, -1})
+		r := byValue()
+		r.Resets = []Reset{{"in", 3, -1}}
+		clean(t, b, r)
+	})
+	t.Run("reset, seen later", func(t *testing.T) { // samples and lines see where it was when they looked
+		b, in, w := basic()
+		w.effects(in, 10, 20)
+		w.commit(in, 20, 0)
+		b.look()
+		w.write(line{Kind: "end"})
+		b.keep(in, 0, "")
+		w2 := b.worker("w", 2)
+		w2.effects(in, 0, 5)
+		w2.commit(in, 5, 0)
+		b.look()
+		w2.effects(in, 5, 20)
+		w2.commit(in, 20, 0)
+		b.look()
+		r := byValue()
+		r.Duplicates.Other = 20
+		r.Resets = []Reset{{"in", 3, 0}}
+		clean(t, b, r)
+		b.store = false
+		clean(t, b, r)
+		r.Resets = nil
+		if rep := judge(t, b, r); rep.Count(Regress) != 1 || rep.Count(Rerun) != 5 || len(rep.Counts) != 2 {
+			t.Error(rep)
+		}
+	})
+}

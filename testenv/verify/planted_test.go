@@ -295,3 +295,71 @@ func TestRerunFound(t *testing.T) {
 		clean(t, b, r)
 	})
 }
+
+// TestSelect judges one of two bolts that have effects.
+func TestSelect(t *testing.T) {
+	b, in, w := basic()
+	rest(in, w)
+	for i := range w.lines {
+		if w.lines[i].Kind == "effect" {
+			id := "a" + *w.lines[i].ID
+			w.lines[i].ID = &id
+			second := w.lines[i]
+			id2 := "b" + id[1:]
+			second.ID = &id2
+			w.lines = append(w.lines, second)
+		}
+	}
+	// The second bolt was late for the commits.
+	end := w.lines[len(w.lines)-21]
+	w.lines = append(append(w.lines[:len(w.lines)-21], w.lines[len(w.lines)-20:]...), end)
+	bolt := func(name string) Rules {
+		return Rules{ID: func(r *kgo.Record) string { return name + string(r.Value) }, Select: func(ev *Event) bool { return string(ev.ID[:1]) == name }}
+	}
+	if got := clean(t, b, bolt("a")).Totals; got.Effects != 20 {
+		t.Errorf("%+v", got)
+	}
+	if rep := judge(t, b, bolt("b")); rep.Count(EarlyCommit) != 20 || len(rep.Counts) != 1 {
+		t.Error(rep)
+	}
+}
+
+// TestNoEffectsWanted: effects are not judged where no record wants one; where others do, they are unexpected.
+func TestNoEffectsWanted(t *testing.T) {
+	b, in, w := basic()
+	w.effect(in, 4)
+	rest(in, w)
+	clean(t, b, Rules{Want: func(*kgo.Record) Want { return Want{} }})
+	finds(t, b, Rules{Want: func(r *kgo.Record) Want { return Want{Effect: r.Offset != 3} }, Duplicates: Duplicates{Other: 1}}, at{Unexpected, "in", 3, 3})
+}
+
+// TestManyCrashes: only who was killed, frozen, or failed explains what is repeated.
+func TestManyCrashes(t *testing.T) {
+	for name, end := range map[string]func(b *book, w *bookFile){
+		"killed": func(b *book, w *bookFile) { b.kill(w) },
+		"frozen": func(b *book, w *bookFile) { b.runner("stop", w) },
+		"by a signal": func(b *book, w *bookFile) {
+			b.runner("exit", w)
+			b.files[len(b.files)-1].lines[0].Signal = "segmentation fault"
+		},
+		"exit code":    func(b *book, w *bookFile) { b.runner("exit", w); b.files[len(b.files)-1].lines[0].Code = 6 },
+		"ended with 6": func(b *book, w *bookFile) { w.write(line{Kind: "end", Code: 6}) },
+		"":             func(b *book, w *bookFile) { w.write(line{Kind: "end"}) },
+		"asked to end": func(b *book, w *bookFile) { b.runner("term", w); b.runner("exit", w) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, in, w := basic()
+			w.effect(in, 10)
+			end(b, w)
+			v := b.worker("v", 1)
+			rest(in, v)
+			r := byValue()
+			r.Duplicates.PerCrash = 1
+			if name == "" || name == "asked to end" {
+				finds(t, b, r, at{Duplicate, "in", 3, 10})
+			} else {
+				clean(t, b, r)
+			}
+		})
+	}
+}

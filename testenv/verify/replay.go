@@ -13,7 +13,12 @@ import (
 // file's. The files of all lives that overlap are open at the same time.
 func (c *checker) replay() error {
 	var all []source
+	names := map[string]bool{}
 	for _, f := range c.h.Events {
+		if names[f.Name] {
+			return fmt.Errorf("%w: two event files are named %q", ErrHistory, f.Name)
+		}
+		names[f.Name] = true
 		all = append(all, &fileSource{c: c, file: f})
 	}
 	if c.h.Stored != nil {

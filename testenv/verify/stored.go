@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 	"unicode/utf16"
 
@@ -50,13 +51,17 @@ func readStored(ctx context.Context, cl *kgo.Client, group string) (iter.Seq2[St
 	}, nil
 }
 
-// groupPartition is the partition of offsetsTopic that holds a group: Java's hash of its name.
+// groupPartition is the partition of offsetsTopic that holds a group: Java's hash of its name, without its sign (Kafka's
+// Utils.abs, which makes 0 of the number that has no positive twin).
 func groupPartition(group string, n int) int {
 	var h int32
 	for _, u := range utf16.Encode([]rune(group)) {
 		h = 31*h + int32(u)
 	}
-	return int(h&0x7fffffff) % n
+	if h == math.MinInt32 {
+		return 0
+	}
+	return int(max(h, -h)) % n
 }
 
 // groupLog makes positions and generations of the records of offsetsTopic.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -25,7 +26,9 @@ import (
 type toy struct {
 	t       *testing.T
 	ctx     context.Context
-	b       *embedded.Broker
+	b       cluster
+	name    string // of the group, and the beginning of the topics' names
+	id      [16]byte
 	cl      *kgo.Client
 	w       *Watcher
 	out     *os.File
@@ -39,19 +42,19 @@ const toyRecords = 120
 // dead reports whether a record cannot be processed.
 func dead(r *kgo.Record) bool { return r.Offset%29 == 7 }
 
-func toyRules() Rules {
+func (x *toy) rules() Rules {
 	return Rules{
 		ID: func(r *kgo.Record) string { return string(r.Value) },
 		Want: func(r *kgo.Record) Want {
 			if dead(r) {
 				return Want{Dead: true}
 			}
-			return Want{Effect: true, Outputs: []Output{{Topic: "out", Key: r.Key, Value: r.Value}}}
+			return Want{Effect: true, Outputs: []Output{{Topic: x.name + "out", Key: r.Key, Value: r.Value}}}
 		},
 		Made: func(out *kgo.Record) (m Made, err error) {
 			h, _ := header(out, "origin")
 			_, err = fmt.Sscanf(h, "%d@%d", &m.Partition, &m.Offset)
-			m.Topic, m.Key, m.Value = "in", out.Key, out.Value
+			m.Topic, m.Key, m.Value = x.name+"in", out.Key, out.Value
 			return m, err
 		},
 		Order: PerPartition,
@@ -62,14 +65,22 @@ func toyRules() Rules {
 func (x *toy) run(r Rules) *Report {
 	t := x.t
 	x.ctx = limited(t)
-	x.b = embedded.Start(t, embedded.Topic("in", 2), embedded.Topic("out", 3), embedded.Topic("dlq", 2))
 	cl := client(t, x.b)
-	txn := client(t, x.b, kgo.TransactionalID("producer"))
+	txn := client(t, x.b, kgo.TransactionalID(x.name))
+	for topic, n := range map[string]int32{"in": 2, "out": 3, "dlq": 2} {
+		made, err := kadm.NewClient(cl).CreateTopic(x.ctx, n, 1, nil, x.name+topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if topic == "in" {
+			x.id = made.ID
+		}
+	}
 	for i := range toyRecords {
-		rec := &kgo.Record{Topic: "in", Partition: int32(i % 2), Key: fmt.Append(nil, i%5), Value: fmt.Append(nil, i)}
+		rec := &kgo.Record{Topic: x.name + "in", Partition: int32(i % 2), Key: fmt.Append(nil, i%5), Value: fmt.Append(nil, i)}
 		switch {
 		case i%40 == 10:
-			transaction(t, txn, kgo.TryAbort, &kgo.Record{Topic: "in", Partition: 1, Value: []byte("aborted")})
+			transaction(t, txn, kgo.TryAbort, &kgo.Record{Topic: x.name + "in", Partition: 1, Value: []byte("aborted")})
 			fallthrough
 		case i%40 == 11:
 			transaction(t, txn, kgo.TryCommit, rec)
@@ -79,7 +90,7 @@ func (x *toy) run(r Rules) *Report {
 			}
 		}
 	}
-	target := Target{Group: "g", Inputs: []string{"in"}, Outputs: []string{"out"}, DeadLetters: []string{"dlq"}}
+	target := Target{Group: x.name, Inputs: []string{x.name + "in"}, Outputs: []string{x.name + "out"}, DeadLetters: []string{x.name + "dlq"}}
 	var err error
 	if x.w, err = Watch(cl, target, WatchConfig{Every: time.Millisecond}); err != nil {
 		t.Fatal(err)
@@ -127,7 +138,7 @@ func (x *toy) work() {
 	if x.fault == "aborted read" {
 		isolation = kgo.ReadUncommitted()
 	}
-	x.cl = client(x.t, x.b, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("in"), kgo.DisableAutoCommit(), kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords())
+	x.cl = client(x.t, x.b, kgo.ConsumerGroup(x.name), kgo.ConsumeTopics(x.name+"in"), kgo.DisableAutoCommit(), kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords())
 	at := map[int32]int64{}
 	for x.ctx.Err() == nil {
 		fs := x.cl.PollRecords(x.ctx, 10)
@@ -143,11 +154,11 @@ func (x *toy) work() {
 			x.batch(p.Partition, p.Records, next)
 			at[p.Partition] = next
 		})
-		ends, err := x.b.End(x.ctx, "in")
+		ends, err := kadm.NewClient(x.cl).ListEndOffsets(x.ctx, x.name+"in")
 		if err != nil {
 			x.t.Fatal(err)
 		}
-		if at[0] == ends[0].End && at[1] == ends[1].End {
+		if ends := ends[x.name+"in"]; at[0] == ends[0].Offset && at[1] == ends[1].Offset {
 			return
 		}
 	}
@@ -217,14 +228,14 @@ func (x *toy) batch(p int32, rs []*kgo.Record, next int64) {
 		x.commit(p, next)
 		x.commit(p, next-5)
 	case "foreign":
-		x.produce(&kgo.Record{Topic: "out", Partition: 2, Value: []byte("stranger")})
+		x.produce(&kgo.Record{Topic: x.name + "out", Partition: 2, Value: []byte("stranger")})
 	}
 	x.commit(p, next)
 }
 
 func (x *toy) effect(r, named *kgo.Record) {
 	key, id := string(named.Key), string(named.Value)
-	topic := "in"
+	topic := x.name + "in"
 	l := line{Kind: "effect", Topic: &topic, Partition: &r.Partition, Offset: &r.Offset, ID: &id, Attempt: 1}
 	if named.Key != nil {
 		l.Key = &key
@@ -233,13 +244,13 @@ func (x *toy) effect(r, named *kgo.Record) {
 }
 
 func (x *toy) output(r *kgo.Record, value []byte) {
-	x.produce(&kgo.Record{Topic: "out", Partition: r.Partition, Key: r.Key, Value: value,
+	x.produce(&kgo.Record{Topic: x.name + "out", Partition: r.Partition, Key: r.Key, Value: value,
 		Headers: []kgo.RecordHeader{{Key: "origin", Value: fmt.Appendf(nil, "%d@%d", r.Partition, r.Offset)}}})
 }
 
 func (x *toy) letter(r *kgo.Record) {
-	x.produce(&kgo.Record{Topic: "dlq", Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: []kgo.RecordHeader{
-		{Key: "killick-dlq-topic", Value: []byte("in")},
+	x.produce(&kgo.Record{Topic: x.name + "dlq", Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: []kgo.RecordHeader{
+		{Key: "killick-dlq-topic", Value: []byte(x.name + "in")},
 		{Key: "killick-dlq-partition", Value: fmt.Append(nil, r.Partition)},
 		{Key: "killick-dlq-offset", Value: fmt.Append(nil, r.Offset)},
 	}})
@@ -254,14 +265,14 @@ func (x *toy) produce(r *kgo.Record) {
 // commit commits in plain sight.
 func (x *toy) commit(p int32, next int64) {
 	member, generation := x.cl.GroupMetadata()
-	g, topic := "g", "in"
+	g, topic := x.name, x.name+"in"
 	l := line{Kind: "commit", Group: &g, Topic: &topic, Partition: &p, Next: &next, Generation: &generation, Member: member, Request: x.seq + 1,
 		Metadata: offsets.Encode(offsets.Map{Base: next, Next: next, Held: offsets.State{TakenOver: true, Suspect: offsets.None}})}
 	x.write(l)
 	req := kmsg.NewPtrOffsetCommitRequest()
-	req.Group, req.MemberID, req.Generation = "g", member, generation
+	req.Group, req.MemberID, req.Generation = x.name, member, generation
 	rt := kmsg.NewOffsetCommitRequestTopic()
-	rt.Topic, rt.TopicID = "in", x.b.Cluster().TopicInfo("in").TopicID
+	rt.Topic, rt.TopicID = topic, x.id
 	rp := kmsg.NewOffsetCommitRequestTopicPartition()
 	rp.Partition, rp.Offset, rp.Metadata = p, next, &l.Metadata
 	rt.Partitions = append(rt.Partitions, rp)
@@ -277,47 +288,60 @@ func (x *toy) commit(p int32, next int64) {
 	x.write(l)
 }
 
-// TestToy: the program without fault is found clean; each fault is found as what it is, once.
-func TestToy(t *testing.T) {
-	for _, tt := range []struct {
-		fault string
-		want  Kind
-		topic string
-	}{
-		{"", "", ""},
-		{"early commit", EarlyCommit, "in"},
-		{"early output", EarlyCommit, "in"},
-		{"loss", Loss, "in"},
-		{"lost output", Loss, "in"},
-		{"duplicate", Duplicate, "in"},
-		{"swap", Swap, "in"},
-		{"swapped output", Swap, "in"},
-		{"regress", Regress, "in"},
-		{"foreign", Foreign, "out"},
-		{"dead letter missing", DeadLetterMissing, "in"},
-	} {
+// toyFaults are what the toy can do wrong, and how it is found.
+var toyFaults = []struct {
+	fault string
+	want  Kind
+	topic string
+}{
+	{"early commit", EarlyCommit, "in"},
+	{"early output", EarlyCommit, "in"},
+	{"loss", Loss, "in"},
+	{"lost output", Loss, "in"},
+	{"duplicate", Duplicate, "in"},
+	{"swap", Swap, "in"},
+	{"swapped output", Swap, "in"},
+	{"regress", Regress, "in"},
+	{"foreign", Foreign, "out"},
+	{"dead letter missing", DeadLetterMissing, "in"},
+}
+
+// toys runs the toy without fault, which is found clean, and with each fault (or only some), which is found as what it is, once.
+func toys(t *testing.T, b cluster, prefix string, only ...string) {
+	name := func(fault string) string { return prefix + strings.ReplaceAll(fault, " ", "-") + "." }
+	t.Run("clean", func(t *testing.T) {
+		x := &toy{t: t, b: b, name: name("clean")}
+		rep := x.run(x.rules())
+		rep.Fatal(t)
+		if got := rep.Totals; got.Inputs != toyRecords || got.Effects+got.DeadLetters != toyRecords || got.Outputs != got.Effects || got.Aborted != 3 ||
+			got.Samples < 2 || got.Maps == 0 {
+			t.Errorf("%+v", got)
+		}
+		t.Log(rep)
+	})
+	for _, tt := range toyFaults {
+		if len(only) > 0 && !slices.Contains(only, tt.fault) {
+			continue
+		}
 		t.Run(tt.fault, func(t *testing.T) {
-			rep := (&toy{t: t, fault: tt.fault}).run(toyRules())
-			if tt.want == "" {
-				rep.Fatal(t)
-				if got := rep.Totals; got.Inputs != toyRecords || got.Effects+got.DeadLetters != toyRecords || got.Outputs != got.Effects || got.Aborted != 3 || got.Samples < 2 || got.Maps == 0 {
-					t.Errorf("%+v", got)
-				}
-				return
-			}
-			if len(rep.Findings) != 1 || rep.Counts[tt.want] != 1 || rep.Findings[0].Topic != tt.topic || rep.Findings[0].Offset < 0 {
-				t.Errorf("want one %s in %s\n%v", tt.want, tt.topic, rep)
+			x := &toy{t: t, b: b, name: name(tt.fault), fault: tt.fault}
+			rep := x.run(x.rules())
+			if len(rep.Findings) != 1 || rep.Counts[tt.want] != 1 || rep.Findings[0].Topic != x.name+tt.topic || rep.Findings[0].Offset < 0 {
+				t.Errorf("want one %s in %s\n%v", tt.want, x.name+tt.topic, rep)
 			}
 		})
 	}
 	t.Run("aborted read", func(t *testing.T) {
-		rep := (&toy{t: t, fault: "aborted read"}).run(toyRules())
+		x := &toy{t: t, b: b, name: name("aborted"), fault: "aborted read"}
+		rep := x.run(x.rules())
 		// The effect and the output of each of the three.
 		if rep.Count(AbortedRead) != 6 || len(rep.Findings) != 6 {
 			t.Errorf("%v", rep)
 		}
 	})
 }
+
+func TestToy(t *testing.T) { toys(t, embedded.Start(t), "") }
 
 // TestWatcherOutage: samples that fail are left out, and said so. The bound on memory is one.
 func TestWatcherOutage(t *testing.T) {
