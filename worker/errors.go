@@ -33,7 +33,8 @@ func ExitCode(err error) int {
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
-	case errors.Is(err, ErrConfig), errors.As(err, &mistake), errors.Is(err, kerr.InconsistentGroupProtocol):
+	case errors.Is(err, ErrConfig), errors.As(err, &mistake), errors.Is(err, kerr.InconsistentGroupProtocol),
+		errors.Is(err, kerr.InvalidSessionTimeout):
 		return 2
 	case errors.Is(err, ErrFenced), errors.Is(err, kerr.FencedInstanceID):
 		return 4

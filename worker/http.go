@@ -108,16 +108,23 @@ func (w *Worker) Ready() (ok bool, checks []Check) {
 	if w.reader == nil {
 		return ok, checks
 	}
-	add("group", w.reader.Joined(), "no assignment from group %q yet", w.cfg.Group)
-	if why := w.reader.Status().Standby; why != "" {
-		checks[len(checks)-1].Text = "stands by: " + why
+	status := w.reader.Status()
+	switch {
+	case status.Outside != "":
+		add("group", false, "%s", status.Outside)
+	case !w.reader.Joined():
+		add("group", false, "no assignment from group %q yet", w.cfg.Group)
+	default:
+		add("group", true, "")
+		if status.Standby != "" {
+			checks[len(checks)-1].Text = "stands by: " + status.Standby
+		}
 	}
 	at := w.reader.Contact()
 	add("kafka", time.Since(at) < contactLimit, "no broker has answered since %s", at.Format(time.RFC3339))
 	letters := w.letters.Stats()
 	add("dead-letters", letters.Since.IsZero(), "%d dead letters cannot be written since %s: %v", letters.Waiting, letters.Since.Format(time.RFC3339), letters.Err)
 	var stopped, blocked []string
-	status := w.reader.Status()
 	for _, p := range status.Partitions {
 		if p.Stopped != "" {
 			stopped = append(stopped, fmt.Sprintf("%s/%d has stopped: %s", p.Topic, p.Partition, p.Stopped))

@@ -59,6 +59,11 @@ func TestRefusedAtStart(t *testing.T) {
 			says: []string{`the dead-letter topic of "in"`, `operation WRITE on topic "in.t.dlq"`, "kafka-acls.sh", "--add --allow-principal User:u --operation Write --topic in.t.dlq"}},
 		"the sink may not be written to": {top: func() *killick.Topology { return copying(bolt.Kafka("out")) }, opts: restricted("out"), change: asUser, code: 1,
 			says: []string{`sink "out"`, `operation WRITE on topic "out"`, "kafka-acls.sh", "User:u"}},
+		"the session is shorter than the brokers allow": {top: in, opts: []embedded.Option{brokerConfig("group.min.session.timeout.ms", "30000")}, code: 2,
+			says: []string{"kafka.session_timeout", "10s", "group.min.session.timeout.ms", "group.max.session.timeout.ms", "INVALID_SESSION_TIMEOUT"}},
+		"the session is longer than the brokers allow": {top: in, opts: []embedded.Option{brokerConfig("group.max.session.timeout.ms", "60000")}, code: 2,
+			change: func(c *worker.Config) { c.Session = 2 * time.Minute },
+			says:   []string{"kafka.session_timeout", "2m0s", "group.min.session.timeout.ms", "group.max.session.timeout.ms"}},
 		"no credentials": {top: in, opts: []embedded.Option{embedded.SASL("PLAIN", "u", "right")}, code: 5, is: worker.ErrAuth, says: []string{"is SASL missing?"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,6 +94,39 @@ func TestRefusedAtStart(t *testing.T) {
 			}, append([]embedded.Option{embedded.Topic("in", 3)}, tt.opts...)...)
 		})
 	}
+}
+
+// brokerConfig sets a setting of the brokers.
+func brokerConfig(key, value string) embedded.Option {
+	return embedded.Kfake(kfake.BrokerConfigs(map[string]string{key: value}))
+}
+
+// A group that has no room is no reason to end: a member may go. Until then readiness says what is wrong.
+func TestGroupIsFull(t *testing.T) {
+	tell(t, func(s *story) {
+		var first, second tally
+		a := s.start(counting(&first, spout.Kafka("in"), nil))
+		s.drained("in")
+		b := s.start(counting(&second, spout.Kafka("in"), nil))
+		s.until("readiness says that the group is full", func() bool {
+			ok, text := b.ready("group")
+			return !ok && contains(text, `"g"`, "group.max.size", "GROUP_MAX_SIZE_REACHED")
+		})
+		s.pass(5 * time.Minute)
+		if ok, _ := b.ready("group"); ok {
+			s.Error("readiness is green while the group is full")
+		}
+		if n := strings.Count(s.logs.text(), "so this worker waits"); n == 0 || n > 6 {
+			s.Errorf("the log says it %d times in five minutes", n)
+		}
+		a.end()
+		s.produce("in", 0, "x")
+		s.until("the other one has joined", func() bool { return second.of("x") == 1 })
+		if got := b.redLines(); got != "" {
+			s.Errorf("red once it has joined: %s", got)
+		}
+		b.end()
+	}, embedded.Topic("in", 1), brokerConfig("group.max.size", "1"))
 }
 
 // restricted makes a broker with a user u who may read in in group g, and topics that u may only look at.

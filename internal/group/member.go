@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -31,6 +32,9 @@ func (r *Reader) assigned(_ context.Context, cl *kgo.Client, added map[string][]
 	r.joined.Store(true)
 	r.commits.poke() // what an older lease was refused with
 	r.granted(cl, l)
+	r.mu.Lock()
+	r.outside, r.saidOutside = "", time.Time{} // after granted; see full
+	r.mu.Unlock()
 	if len(added) == 0 {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/killick-io/killick/internal/balance"
@@ -61,6 +62,29 @@ func TestUnreadableAssignment(t *testing.T) {
 		if standby := strings.Contains(text, "standing by"); standby != single {
 			t.Errorf("single %v: standing by is said %v:\n%s", single, standby, text)
 		}
+	}
+}
+
+// A refusal that the poll loop hears of when the worker has joined already is old news.
+func TestFullIsOver(t *testing.T) {
+	r := alone(t)
+	r.full(kerr.GroupMaxSizeReached)
+	if why := r.Status().Outside; !strings.Contains(why, "group.max.size") {
+		t.Errorf("outside: %q", why)
+	}
+	if _, err := r.proto.ParseSyncAssignment(nil); err != nil {
+		t.Fatal(err)
+	}
+	r.assigned(t.Context(), r.cl, nil)
+	r.proto.member = "m-1" // the client has none without a broker
+	r.full(kerr.GroupMaxSizeReached)
+	if why := r.Status().Outside; why != "" {
+		t.Errorf("outside once it has joined: %q", why)
+	}
+	r.lost(t.Context(), r.cl, nil)
+	r.full(kerr.GroupMaxSizeReached)
+	if r.Status().Outside == "" {
+		t.Error("it is not outside when it has lost its place again")
 	}
 }
 

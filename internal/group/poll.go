@@ -187,6 +187,11 @@ func (r *Reader) fetchError(topic string, id int32, err error) {
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
 		r.stop(fmt.Errorf("group: group %q has members that are not killick workers (another protocol than %q), and all members of a group must share partitions out alike: "+
 			"stop them, or give this topology a group of its own: %w", r.cfg.Group, Protocol, err))
+	case errors.Is(err, kerr.InvalidSessionTimeout):
+		r.stop(fmt.Errorf("group: kafka.session_timeout is %v, and the brokers do not allow that for group %q: "+
+			"choose a value between their group.min.session.timeout.ms and group.max.session.timeout.ms, or change those: %w", r.cfg.Consumer.SessionTimeout, r.cfg.Group, err))
+	case errors.Is(err, kerr.GroupMaxSizeReached):
+		r.full(err)
 	case errors.Is(err, kerr.FencedInstanceID):
 		r.stop(fmt.Errorf("group: another worker with the place %q has joined the group %q: %w", r.cfg.Consumer.InstanceID, r.cfg.Group, err))
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
@@ -204,6 +209,25 @@ func (r *Reader) fetchError(topic string, id int32, err error) {
 			return
 		}
 		r.log.Warn().Str("topic", topic).Int32("partition", id).Err(err).Msg("fetch error; the client goes on")
+	}
+}
+
+// full notes that the group has no room for this worker. The client goes on trying: a member may go.
+func (r *Reader) full(err error) {
+	why := fmt.Sprintf("group %q has as many members as the brokers' group.max.size allows, so this worker waits until one goes: end another one, or raise group.max.size: %v", r.cfg.Group, err)
+	r.mu.Lock()
+	if r.proto.valid() { // the news is old: it has joined since
+		r.mu.Unlock()
+		return
+	}
+	r.outside = why
+	say := time.Since(r.saidOutside) >= time.Minute
+	if say {
+		r.saidOutside = time.Now()
+	}
+	r.mu.Unlock()
+	if say {
+		r.log.Warn().Msg(why)
 	}
 }
 

@@ -113,6 +113,13 @@ func (p *protocol) foreign() bool {
 	return p.ok && p.came.Echo.Shape != p.facts.Shape && !p.came.Echo.Blind()
 }
 
+// valid reports whether an assignment was taken, and the membership that it is of has not ended since.
+func (p *protocol) valid() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.member != ""
+}
+
 // left forgets what came with a membership that is over.
 func (p *protocol) left() {
 	p.mu.Lock()

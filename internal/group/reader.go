@@ -110,6 +110,10 @@ type Reader struct {
 	stats   Stats
 	number  int32  // of this worker in the group; balance.NoNumber: none yet
 	standby string // why this member stands by; "": it does not
+	// outside is why the group does not take this worker now, although it may later; "": it does, or
+	// nothing is known. saidOutside is when that was logged last.
+	outside     string
+	saidOutside time.Time
 	// suspects are topics that may be other ones by now.
 	suspects map[string]bool
 

@@ -51,6 +51,7 @@ type Status struct {
 	Joined     bool
 	Number     int32  // of this worker in the group, -1: none yet
 	Standby    string // why this member works on nothing; "": it works
+	Outside    string // why the group does not take it now; "": it does
 	Releases   ReleaseStats
 	Careful    CarefulStats
 	Partitions []PartitionStatus
@@ -81,7 +82,7 @@ func (r *Reader) Status() Status {
 	r.mu.Lock()
 	stopped := maps.Clone(r.stopped)
 	bounds := maps.Clone(r.bounds)
-	s := Status{Stats: r.stats, Joined: r.joined.Load(), Number: r.number, Standby: r.standby}
+	s := Status{Stats: r.stats, Joined: r.joined.Load(), Number: r.number, Standby: r.standby, Outside: r.outside}
 	r.mu.Unlock()
 	if l := r.lease.Load(); l != nil {
 		s.Member, s.Generation = l.Member, l.Generation
