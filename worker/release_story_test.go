@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
 	"github.com/killick-io/killick/spout"
@@ -244,4 +247,71 @@ func TestReleaseFlushesBatches(t *testing.T) {
 			s.Errorf("batches of %v", sizes)
 		}
 	}, embedded.Topic("in", 2))
+}
+
+// The last commit of a release that is refused: what can never be stored is asked once or twice, and the
+// partition goes without; what may pass is tried again, less and less often, up to the drain limit.
+func TestReleaseWithoutItsCommit(t *testing.T) {
+	for _, tt := range []struct {
+		code     *kerr.Error
+		n        int // commits that are refused; -1: all
+		requests int // at most
+		why      string
+	}{
+		{kerr.TopicAuthorizationFailed, -1, 3, "TOPIC_AUTHORIZATION_FAILED"},
+		{kerr.GroupAuthorizationFailed, -1, 3, "GROUP_AUTHORIZATION_FAILED"},
+		{kerr.OffsetMetadataTooLarge, -1, 3, "OFFSET_METADATA_TOO_LARGE"},
+		{kerr.InvalidCommitOffsetSize, -1, 3, "INVALID_COMMIT_OFFSET_SIZE"},
+		{kerr.UnknownMemberID, -1, 3, "UNKNOWN_MEMBER_ID"},
+		{kerr.FencedInstanceID, -1, 3, "FENCED_INSTANCE_ID"},
+		{kerr.UnknownServerError, -1, 25, "its last position could not be committed within the drain limit"},
+		{kerr.RebalanceInProgress, -1, 25, "its last position could not be committed within the drain limit"},
+		{kerr.IllegalGeneration, 1, 1, ""},
+		{kerr.RebalanceInProgress, 5, 5, ""},
+		{kerr.UnknownServerError, 5, 5, ""},
+	} {
+		t.Run(fmt.Sprint(tt.code.Message, " ", tt.n), func(t *testing.T) {
+			tell(t, func(s *story) {
+				s.cfg.Drain, s.cfg.CommitInterval = 8*time.Second, time.Hour
+				var first, second tally
+				a := s.start(counting(&first, spout.Kafka("in"), nil))
+				s.share(map[*running]int{a: 2})
+				s.until("the first positions are committed", func() bool { return len(s.committed("in")) == 2 })
+				s.pass(time.Second)
+				member := s.logs.lines("assigned")[0]["member"]
+				fault := s.b.Fail(kmsg.OffsetCommit, tt.code, tt.n, func(req kmsg.Request) bool { return req.(*kmsg.OffsetCommitRequest).MemberID == member })
+				s.produce("in", 0, "x0")
+				s.produce("in", 1, "x1")
+				s.until("both are executed", func() bool { return first.total() == 2 })
+				begin := time.Now()
+				b := s.start(counting(&second, spout.Kafka("in"), nil))
+				s.until("it is released", func() bool { return len(s.logs.lines("the partition is released")) > 0 })
+				took := time.Since(begin)
+				if n := fault.Hits(); n > tt.requests {
+					s.Errorf("%d commits were asked for, want at most %d", n, tt.requests)
+				}
+				fault.Remove()
+				line := s.logs.lines("the partition is released")[0]
+				said, _ := line["why"].(string)
+				clean := line["message"] == "the partition is released"
+				if clean != (tt.why == "") || !strings.Contains(said, tt.why) || !clean && line["open"] != 0.0 {
+					s.Errorf("said: %v", line)
+				}
+				if most := s.cfg.Drain + 3*time.Second; took > most || tt.requests <= 5 && took > 6*time.Second {
+					s.Errorf("it moved after %v", took)
+				}
+				s.share(map[*running]int{a: 1, b: 1})
+				moved := fmt.Sprint("x", line["partition"])
+				if !clean {
+					s.until("it runs again at its next owner", func() bool { return second.of(moved) == 1 })
+				}
+				a.end()
+				b.end()
+				s.drained("in")
+				if clean && second.total() > 0 {
+					s.Errorf("%d executions at the next owner, of a release that was clean", second.total())
+				}
+			}, embedded.Topic("in", 2))
+		})
+	}
 }

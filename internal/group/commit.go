@@ -55,6 +55,7 @@ type commits struct {
 	state   sync.Mutex
 	acked   map[*partition.Partition]acked
 	blocked map[*partition.Partition]string // why a position is refused, again and again
+	final   map[*partition.Partition]final  // of those whose last answer was kafka.Hopeless
 	// mine is what this process has stored last for a partition, and sent last: an answer may be lost.
 	mine   map[partition.Key][2]committed
 	count  CommitStats
@@ -67,6 +68,12 @@ type acked struct {
 	offset   int64
 	metadata string
 	at       time.Time
+}
+
+// final is an answer after which another try does not help.
+type final struct {
+	err error
+	at  time.Time
 }
 
 // CommitStats counts commits, by partition.
@@ -112,6 +119,18 @@ func (c *commits) forget(p *partition.Partition) {
 	defer c.state.Unlock()
 	delete(c.acked, p)
 	delete(c.blocked, p)
+	delete(c.final, p)
+}
+
+// hopeless returns the answer after which p's position need not be sent again; nil: there was none since
+// then.
+func (c *commits) hopeless(p *partition.Partition, since time.Time) error {
+	c.state.Lock()
+	defer c.state.Unlock()
+	if f := c.final[p]; !f.at.Before(since) {
+		return f.err
+	}
+	return nil
 }
 
 // committed returns what is stored for p, -1 if nothing is known to be, and why its position
@@ -267,6 +286,11 @@ func (c *commits) commit(ctx context.Context) (left int, err error) {
 func (c *commits) refusal(it *item, err error, lease *kafka.Lease) {
 	c.add(&c.count.Refused, 1)
 	c.say(err, lease, &it.pos, 1)
+	c.state.Lock()
+	if delete(c.final, it.p); kafka.Hopeless(err) && !it.p.Closed() {
+		c.final[it.p] = final{err, time.Now()}
+	}
+	c.state.Unlock()
 	switch kafka.Refusal(err) {
 	case kafka.WaitRenewal, kafka.LostMembership:
 		c.refused, c.refusedAt = lease, time.Now()
@@ -327,6 +351,7 @@ func (c *commits) stored(it *item) {
 	if !it.p.Closed() {
 		c.acked[it.p] = acked{it.pos.Offset, it.pos.Metadata, time.Now()}
 		delete(c.blocked, it.p)
+		delete(c.final, it.p)
 		c.mine[partition.Key{Topic: it.pos.Topic, ID: it.pos.Partition}] = [2]committed{{it.pos.Offset, it.pos.Metadata}}
 	}
 	c.count.OK++

@@ -280,6 +280,7 @@ func New(cfg Config) (*Reader, error) {
 	r.commits.mine = map[partition.Key][2]committed{}
 	r.commits.acked = map[*partition.Partition]acked{}
 	r.commits.blocked = map[*partition.Partition]string{}
+	r.commits.final = map[*partition.Partition]final{}
 	r.commits.now, r.commits.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	for _, s := range cfg.Sources {
 		if s.Spec.Info.Pattern != "" {

@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -30,6 +31,9 @@ const (
 	// gather is how long a member waits with the news that it has closed a partition, for others
 	// that are about to close: each piece of news is a rebalance.
 	gather = 200 * time.Millisecond
+	// commitPause and commitPauses are how long a release waits with another try of a last commit that was
+	// not stored: the first time, and at most. It doubles.
+	commitPause, commitPauses = 10 * time.Millisecond, 500 * time.Millisecond
 )
 
 // releases gives partitions away that the group has asked for, without a callback that waits: intake of
@@ -52,14 +56,24 @@ type releases struct {
 // release is a partition that is being given away.
 type release struct {
 	p     *partition.Partition
+	begun time.Time
 	limit time.Time // it is closed then, whatever is open
+	// next is when its last commit is sent again, which was not stored; pause is what was waited before it.
+	next  time.Time
+	pause time.Duration
+}
+
+// again plans the next try of the last commit.
+func (rel *release) again() {
+	rel.pause = min(max(2*rel.pause, commitPause), commitPauses)
+	rel.next = time.Now().Add(rel.pause)
 }
 
 // ReleaseStats counts partitions that were given away.
 type ReleaseStats struct {
 	Clean int64 // all trees had ended and were committed
-	Cut   int64 // the drain limit passed, or a retry failed again: open trees run again elsewhere
-	Open  int64 // those trees
+	Cut   int64 // the drain limit passed, a retry failed again, or the last position could not be committed
+	Open  int64 // trees that were open then; they run again elsewhere
 	Nanos int64 // from the end of intake to the close, of all
 }
 
@@ -180,7 +194,8 @@ func (g *releases) beginLocked(k partition.Key) *partition.Partition {
 	p := g.r.open[k].p
 	p.Release()
 	g.r.cl.PauseFetchPartitions(names([]*partition.Partition{p}))
-	g.under[k] = &release{p, time.Now().Add(g.r.cfg.Drain)}
+	now := time.Now()
+	g.under[k] = &release{p: p, begun: now, limit: now.Add(g.r.cfg.Drain)}
 	return p
 }
 
@@ -202,7 +217,7 @@ func (g *releases) end(ctx context.Context) {
 		return
 	}
 	g.r.trees().Flush()
-	var done, late []*release
+	var done, late, due []*release
 	for _, rel := range list {
 		open := rel.p.Started() // before those that are left: of these none has ended since
 		left := g.r.trees().Left(rel.p.Epoch())
@@ -212,6 +227,9 @@ func (g *releases) end(ctx context.Context) {
 		switch {
 		case open <= left || !rules.ReleaseDrains:
 			done = append(done, rel)
+			if !time.Now().Before(rel.next) {
+				due = append(due, rel)
+			}
 		case !all && time.Now().After(rel.limit):
 			late = append(late, rel)
 		}
@@ -219,19 +237,29 @@ func (g *releases) end(ctx context.Context) {
 	for _, rel := range append(late, done...) {
 		rel.p.Leave() // before the commit: a partition that is given away has not lost its owner
 	}
-	if len(done)+len(late) > 0 {
+	if len(due)+len(late) > 0 {
 		crash.At(crash.ReleaseEnded)
 		cctx, cancel := context.WithTimeout(ctx, lookTime)
 		_, _ = g.r.commits.commit(cctx) // logged
 		cancel()
 		crash.At(crash.ReleaseCommitted)
-		for _, rel := range done {
-			switch {
-			case g.r.commits.settled(rel.p):
-				g.close(rel, "")
-			case !all && time.Now().After(rel.limit):
-				g.close(rel, "its last position could not be committed within the drain limit")
+		for _, rel := range due {
+			rel.again()
+		}
+	}
+	for _, rel := range done {
+		final := g.r.commits.hopeless(rel.p, rel.begun)
+		switch {
+		case g.r.commits.settled(rel.p):
+			g.close(rel, "")
+		case all: // the stop itself asks for the last time, and says what was not stored
+			if final != nil {
+				rel.next = rel.limit
 			}
+		case final != nil:
+			g.close(rel, fmt.Sprintf("its last position cannot be committed: %v", final))
+		case time.Now().After(rel.limit):
+			g.close(rel, "its last position could not be committed within the drain limit")
 		}
 	}
 	for _, rel := range late {
@@ -260,7 +288,7 @@ func (g *releases) close(rel *release, why string) {
 	defer g.mu.Unlock()
 	delete(g.under, k)
 	g.newsLocked()
-	took := time.Since(rel.limit.Add(-g.r.cfg.Drain))
+	took := time.Since(rel.begun)
 	g.count.Nanos += int64(took)
 	if open == 0 && why == "" {
 		g.count.Clean++
@@ -272,8 +300,11 @@ func (g *releases) close(rel *release, why string) {
 	}
 	g.count.Cut++
 	g.count.Open += int64(open)
-	g.r.log.Warn().Str("topic", p.Topic).Int32("partition", p.ID).Dur("took", took).Int("open", open).Str("why", why).
-		Msg("the partition is released with open records")
+	what := "the partition is released with open records"
+	if open == 0 {
+		what = "the partition is released without its last commit: what has ended since the one before it runs again"
+	}
+	g.r.log.Warn().Str("topic", p.Topic).Int32("partition", p.ID).Dur("took", took).Int("open", open).Str("why", why).Msg(what)
 }
 
 // tell has the group rebalance once something was closed: at once if nothing else is about to close,

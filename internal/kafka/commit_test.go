@@ -284,6 +284,13 @@ func TestRefusal(t *testing.T) {
 			}
 		}
 	}
+	for err, want := range map[error]bool{nil: false, kerr.TopicAuthorizationFailed: true, kerr.OffsetMetadataTooLarge: true, ErrBadPosition: true,
+		kerr.UnknownMemberID: true, kerr.FencedInstanceID: true, kerr.IllegalGeneration: false, ErrNoLease: false, kerr.RebalanceInProgress: false,
+		kerr.UnknownServerError: false, context.DeadlineExceeded: false, kerr.UnsupportedVersion: true} {
+		if got := Hopeless(err); got != want {
+			t.Errorf("Hopeless(%v) = %v, want %v", err, got, want)
+		}
+	}
 	if s := Kind(99).String(); s != "Kind(99)" {
 		t.Errorf("String of an unknown kind: %q", s)
 	}

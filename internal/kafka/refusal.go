@@ -37,6 +37,20 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
+// Hopeless reports whether a position that was refused with err will not be stored, however often a member
+// that is about to give its partition away sends it: what is Fatal, and what comes from a membership that
+// is over. A generation that has moved on is not among that: the next one may still have the partition. Nor
+// is UNKNOWN_SERVER_ERROR, by which a coordinator says that its own log has refused the record.
+func Hopeless(err error) bool {
+	switch Refusal(err) {
+	case Fatal:
+		return !errors.Is(err, kerr.UnknownServerError)
+	case LostMembership:
+		return true
+	}
+	return false
+}
+
 // Refusal classifies the error of a Result, or of Commit itself. It is the one
 // place where codes of a commit get a meaning.
 func Refusal(err error) Kind {
