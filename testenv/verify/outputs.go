@@ -261,7 +261,7 @@ func (c *checker) letter(o *outLog, e Entry) error {
 	switch {
 	case c.Letter == nil && pointer(e.Record):
 		c.rep.Totals.Pointers++
-	case c.sumLetter(c.taken(e.Record, &m)) != p.lettAt[i]:
+	case c.sumLetter(taken(e.Record, &m)) != p.lettAt[i]:
 		c.f.add(DeadLetterAltered, p.topic, p.id, m.Offset, "%s/%d@%d has other bytes than the record: key %.60q, value %.60q", o.Topic, o.Partition, e.Offset, m.Key, m.Value)
 	}
 	if p.letts[i] < math.MaxUint8 {
@@ -278,7 +278,7 @@ func (c *checker) letter(o *outLog, e Entry) error {
 }
 
 // taken is what a dead letter has taken over of its record.
-func (c *checker) taken(r *kgo.Record, m *Made) *kgo.Record {
+func taken(r *kgo.Record, m *Made) *kgo.Record {
 	return &kgo.Record{Key: m.Key, Value: m.Value, Headers: r.Headers}
 }
 

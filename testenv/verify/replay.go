@@ -37,7 +37,7 @@ func (c *checker) replay() error {
 		if err := s.load(); err != nil {
 			return err
 		}
-		if h := s.head(); !h.over {
+		if h := s.top(); !h.over {
 			h.index = i
 			q = append(q, s)
 		}
@@ -50,7 +50,7 @@ func (c *checker) replay() error {
 		if err := s.step(); err != nil {
 			return err
 		}
-		if s.head().over {
+		if s.top().over {
 			s.close()
 			q[0] = q[len(q)-1]
 			q = q[:len(q)-1]
@@ -64,7 +64,7 @@ func (c *checker) replay() error {
 type source interface {
 	load() error // finds the first one
 	step() error // plays the one at the head and finds the next
-	head() *head
+	top() *head
 	close() // may be called twice
 }
 
@@ -95,10 +95,10 @@ func (q queue) down(i int) {
 		if k >= len(q) {
 			return
 		}
-		if k+1 < len(q) && q[k+1].head().before(q[k].head()) {
+		if k+1 < len(q) && q[k+1].top().before(q[k].top()) {
 			k++
 		}
-		if q[i].head().before(q[k].head()) {
+		if q[i].top().before(q[k].top()) {
 			return
 		}
 		q[i], q[k] = q[k], q[i]
@@ -108,15 +108,15 @@ func (q queue) down(i int) {
 
 // fileSource is an event file. It is open from its first moment on.
 type fileSource struct {
-	head_ head
-	c     *checker
-	file  EventFile
-	r     io.ReadCloser
-	ev    *events
-	life  *life // that writes it; nil for others than workers
+	head head
+	c    *checker
+	file EventFile
+	r    io.ReadCloser
+	ev   *events
+	life *life // that writes it; nil for others than workers
 }
 
-func (s *fileSource) head() *head { return &s.head_ }
+func (s *fileSource) top() *head { return &s.head }
 
 func (s *fileSource) open() error {
 	if s.file.Open == nil {
@@ -133,10 +133,10 @@ func (s *fileSource) open() error {
 // load looks at the first line only: there may be more files than a process can have open.
 func (s *fileSource) load() error {
 	err := s.open()
-	if err == nil && !s.head_.over && s.ev.ev.Proc == "runner" {
+	if err == nil && !s.head.over && s.ev.ev.Proc == "runner" {
 		s.c.runner = true
 	}
-	if s.head_.over && err == nil && s.ev.torn {
+	if s.head.over && err == nil && s.ev.torn {
 		s.c.rep.Totals.TornLines++
 	}
 	s.close()
@@ -146,14 +146,14 @@ func (s *fileSource) load() error {
 func (s *fileSource) next() error {
 	ev, err := s.ev.next()
 	if errors.Is(err, io.EOF) {
-		s.head_.over = true
+		s.head.over = true
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	s.head_.at = ev.At
-	s.head_.claim = ev.Kind == "commit" || ev.Kind == "committed"
+	s.head.at = ev.At
+	s.head.claim = ev.Kind == "commit" || ev.Kind == "committed"
 	return nil
 }
 
@@ -169,7 +169,7 @@ func (s *fileSource) step() error {
 	if err := s.next(); err != nil {
 		return err
 	}
-	if s.head_.over {
+	if s.head.over {
 		if s.ev.torn {
 			s.c.rep.Totals.TornLines++
 		}
@@ -189,17 +189,17 @@ func (s *fileSource) close() {
 
 // storedSource is what the group stored.
 type storedSource struct {
-	head_ head
-	c     *checker
-	pull  func() (Stored, error, bool)
-	stop  func()
-	at    Stored
+	head head
+	c    *checker
+	pull func() (Stored, error, bool)
+	stop func()
+	at   Stored
 }
 
-func (s *storedSource) head() *head { return &s.head_ }
+func (s *storedSource) top() *head { return &s.head }
 
 func (s *storedSource) load() error {
-	s.head_.at = math.MinInt64
+	s.head.at = math.MinInt64
 	s.pull, s.stop = iter.Pull2(s.c.h.Stored)
 	return s.next()
 }
@@ -208,7 +208,7 @@ func (s *storedSource) next() error {
 	v, err, ok := s.pull()
 	switch {
 	case !ok:
-		s.head_.over = true
+		s.head.over = true
 		return nil
 	case err != nil:
 		return fmt.Errorf("verify: read what the group stored: %w", err)
@@ -217,15 +217,15 @@ func (s *storedSource) next() error {
 	}
 	s.at = v
 	// The order is the log's, whatever the times say.
-	s.head_.at, s.head_.claim = max(s.head_.at, v.At.UnixNano()), v.Commit != nil
+	s.head.at, s.head.claim = max(s.head.at, v.At.UnixNano()), v.Commit != nil
 	if v.Commit != nil {
-		s.head_.at = max(s.head_.at, v.At.Add(s.c.Skew).UnixNano())
+		s.head.at = max(s.head.at, v.At.Add(s.c.Skew).UnixNano())
 	}
 	return nil
 }
 
 func (s *storedSource) step() error {
-	if err := s.c.stored(&s.at, s.head_.at); err != nil {
+	if err := s.c.stored(&s.at, s.head.at); err != nil {
 		return err
 	}
 	return s.next()
@@ -239,17 +239,17 @@ func (s *storedSource) close() {
 
 // sampleSource is the samples.
 type sampleSource struct {
-	head_ head
-	c     *checker
-	i     int
+	head head
+	c    *checker
+	i    int
 }
 
-func (s *sampleSource) head() *head { return &s.head_ }
+func (s *sampleSource) top() *head { return &s.head }
 
 func (s *sampleSource) load() error {
-	s.head_.over = s.i >= len(s.c.h.Samples)
-	if !s.head_.over {
-		s.head_.at, s.head_.claim = s.c.h.Samples[s.i].Answered.UnixNano(), true
+	s.head.over = s.i >= len(s.c.h.Samples)
+	if !s.head.over {
+		s.head.at, s.head.claim = s.c.h.Samples[s.i].Answered.UnixNano(), true
 	}
 	return nil
 }
