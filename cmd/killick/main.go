@@ -1,7 +1,8 @@
-// Command killick shows killick at work, and has a Kafka for your laptop.
+// Command killick shows killick at work, measures it, and has a Kafka for your laptop.
 //
 //	killick demo       run the order story with a crash in the middle, and check the result
 //	killick dev        run a Kafka for a laptop, alone or beside a command; feed and read its topics
+//	killick bench      measure killick on Apache Kafka, beside the bare franz-go loop
 //	killick version    print the version
 //	killick help       print help, of a command too
 //
@@ -19,6 +20,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/killick-io/killick/cmd/killick/internal/bench"
 	"github.com/killick-io/killick/cmd/killick/internal/demo"
 )
 
@@ -40,13 +42,14 @@ func main() {
 	os.Exit(code)
 }
 
-const usage = `killick shows killick at work, and has a Kafka for your laptop.
+const usage = `killick shows killick at work, measures it, and has a Kafka for your laptop.
 
 usage: killick <command> [flags]
 
 commands:
   demo       run the order story with a crash in the middle, and check the result
   dev        run a Kafka for a laptop, alone or beside a command; feed and read its topics
+  bench      measure killick on Apache Kafka, beside the bare franz-go loop
   version    print the version
   help       print this, or help of a command: killick help demo
 
@@ -64,6 +67,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return demoCommand(ctx, rest, stdout, stderr)
 	case "dev":
 		return devCommand(ctx, rest, stdin, stdout, stderr)
+	case "bench":
+		return benchCommand(ctx, rest, stdout, stderr)
+	case bench.SliceCommand:
+		return sliceCommand(ctx, rest, stdin, stdout, stderr)
 	case demo.WorkerCommand:
 		return workerCommand(ctx, rest, stdin, stderr)
 	case "version", "--version", "-version":
@@ -87,6 +94,12 @@ func helpCommand(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, demoUsage())
 	case len(args) == 1 && args[0] == "dev":
 		fmt.Fprint(stdout, devUsage())
+	case len(args) == 1 && args[0] == "bench":
+		fmt.Fprint(stdout, benchUsage)
+	case len(args) == 2 && args[0] == "bench" && args[1] == "alo":
+		fmt.Fprint(stdout, aloUsage())
+	case len(args) == 2 && args[0] == "bench" && args[1] == "pause":
+		fmt.Fprint(stdout, pauseUsage())
 	case len(args) == 2 && args[0] == "dev" && args[1] == "produce":
 		fmt.Fprint(stdout, produceUsage())
 	case len(args) == 2 && args[0] == "dev" && args[1] == "consume":

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/killick-io/killick/cmd/killick/internal/bench"
 	"github.com/killick-io/killick/cmd/killick/internal/demo"
 	"github.com/killick-io/killick/cmd/killick/internal/dev"
 )
@@ -117,6 +118,34 @@ func TestUsage(t *testing.T) {
 		{"dev consume names --format xml", `"xml" is no format`},
 		{"dev consume names --group=", "for flag -group: it is empty"},
 		{"help dev produce names", `unexpected argument`},
+		{"bench", "killick bench: what? there are alo and pause"},
+		{"bench eos", `killick bench: unknown subcommand "eos": there are alo and pause`},
+		{"bench alo now", `killick bench alo: unexpected argument "now"`},
+		{"bench alo --what", "killick bench alo: flag provided but not defined: -what"},
+		{"bench alo --kafka=", "for flag -kafka: it is empty"},
+		{"bench alo --kafka nowhere", "nowhere"},
+		{"bench alo --kafka 127.0.0.1:99999", "127.0.0.1:99999"},
+		{"bench alo --profile=", "for flag -profile: it is empty"},
+		{"bench alo --rounds many", `invalid value "many" for flag -rounds`},
+		{"bench alo --rounds 1 --gogc 0", "killick bench alo: -rounds: 1 is not in 2 to 1000; the first is not counted; -gogc: 0"},
+		{"bench alo --sizes 15", `invalid value "15" for flag -sizes`},
+		{"bench alo --sizes 100,100", "100 is there twice"},
+		{"bench alo --records 0", `-records: "0"`},
+		{"bench alo --records 1,2,3", "-records: 3 numbers for 2 sizes"},
+		{"bench alo --arms fast", `-arms: there is no arm "fast"`},
+		{"bench alo --batch 100000", "-batch: 100000 records of 100 B are more than Kafka takes"},
+		{"bench alo --commit 0s", "-commit: 0s"},
+		{"bench pause now", `killick bench pause: unexpected argument "now"`},
+		{"bench pause --kafka nowhere", "nowhere"},
+		{"bench pause --waits 25", `invalid value "25" for flag -waits`},
+		{"bench pause --waits 0s", "killick bench pause: -waits: 0s"},
+		{"bench pause --windows 8MB", `invalid value "8MB" for flag -windows`},
+		{"bench pause --for 0s", "-for: 0s"},
+		{"bench pause --rate 0", "-rate: 0"},
+		{"bench pause --records 1", "-records: 1 is not in"},
+		{"help bench eos", "unexpected argument"},
+		{bench.SliceCommand, "run by the command itself"},
+		{bench.SliceCommand + " now", `unexpected argument "now"`},
 		{demo.WorkerCommand, "started by killick demo"},
 		{demo.WorkerCommand + " --kafka 127.0.0.1:1 --book b now", `unexpected argument "now"`},
 		{demo.WorkerCommand + " --what", "flag provided but not defined: -what"},
@@ -124,6 +153,9 @@ func TestUsage(t *testing.T) {
 		code, stdout, stderr := call(t.Context(), strings.Fields(tt.args)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, tt.want) {
 			t.Errorf("killick %s: exit %d, stdout %q, stderr %q; want exit 2 and stderr with %q", tt.args, code, stdout, stderr, tt.want)
+		}
+		if strings.HasPrefix(tt.args, "bench") && strings.Count(stderr, "\n") != 1 && !strings.HasPrefix(tt.args, bench.SliceCommand) {
+			t.Errorf("killick %s: %q is not one line", tt.args, stderr)
 		}
 	}
 }
@@ -139,6 +171,13 @@ func TestHelp(t *testing.T) {
 		{"help dev", "-topics name:partitions,..."},
 		{"help dev produce", "-key-separator text"},
 		{"help dev consume", "-format form"},
+		{"help bench", "killick bench pause [flags]"},
+		{"bench --help", "killick bench alo [flags]"},
+		{"bench help", "killick bench alo [flags]"},
+		{"help bench alo", "-profile file"},
+		{"help bench pause", "-waits times"},
+		{"bench alo --help", `(default "5000000,1500000")`},
+		{"bench pause -h", "(default 8MiB,1MiB,256KiB)"},
 		{"dev --help", "killick dev [flags] -- COMMAND ARGS"},
 		{"dev help", "killick dev [flags] -- COMMAND ARGS"},
 		{"dev produce --help", "usage: killick dev produce TOPIC [flags]"},
@@ -152,7 +191,7 @@ func TestHelp(t *testing.T) {
 		if code != exitOK || stderr != "" || !strings.Contains(stdout, tt.want) {
 			t.Errorf("killick %s: exit %d, stdout %q, stderr %q; want exit 0 and stdout with %q", tt.args, code, stdout, stderr, tt.want)
 		}
-		if strings.Contains(stdout, demo.WorkerCommand) {
+		if strings.Contains(stdout, demo.WorkerCommand) || strings.Contains(stdout, bench.SliceCommand) {
 			t.Errorf("killick %s shows the hidden command", tt.args)
 		}
 	}
@@ -174,13 +213,15 @@ func TestUnreachable(t *testing.T) {
 		{"demo", "--kafka", address, "--json"},
 		{"dev", "produce", "names", "--bootstrap", address},
 		{"dev", "consume", "--bootstrap", address, "names"},
+		{"bench", "alo", "--kafka", address, "--json"},
+		{"bench", "pause", "--kafka", address},
 	} {
 		start := time.Now()
 		code, stdout, stderr := call(t.Context(), args...)
 		if code != exitUnreachable || stdout != "" {
 			t.Errorf("killick %q: exit %d, stdout %q; want exit 5 and nothing", args, code, stdout)
 		}
-		if strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "killick d") || !strings.Contains(stderr, ": cannot reach Kafka at "+address) {
+		if strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "killick "+args[0]) || !strings.Contains(stderr, ": cannot reach Kafka at "+address) {
 			t.Errorf("killick %q: stderr %q, want one line that names the address", args, stderr)
 		}
 		if took := time.Since(start); took > 15*time.Second {

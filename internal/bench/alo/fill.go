@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -37,7 +38,7 @@ func Fill(ctx context.Context, cl *kgo.Client, topic string, partitions, batch, 
 		}
 		all.Go(func() error {
 			for at := int64(0); at < perPartition; at += int64(batch) {
-				if err := put(ctx, cl.Broker(int(leader)), t, p, at, b); err != nil {
+				if err := putSoon(ctx, cl.Broker(int(leader)), t, p, at, b); err != nil {
 					return fmt.Errorf("bench: fill %s: partition %d at offset %d: %w", topic, p, at, err)
 				}
 			}
@@ -45,6 +46,24 @@ func Fill(ctx context.Context, cl *kgo.Client, topic string, partitions, batch, 
 		})
 	}
 	return all.Wait()
+}
+
+// putSoon is put to a broker that may have to learn first that it leads the partition: it has written nothing then.
+func putSoon(ctx context.Context, leader *kgo.Broker, t kadm.TopicDetail, p int32, at int64, batch []byte) error {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for end := time.Now().Add(10 * time.Second); ; {
+		err := put(ctx, leader, t, p, at, batch)
+		if err == nil || time.Now().After(end) || !errors.Is(err, kerr.NotLeaderForPartition) && !errors.Is(err, kerr.UnknownTopicOrPartition) &&
+			!errors.Is(err, kerr.UnknownTopicID) {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // put writes one batch, which must land at the offset at: a repeated write would lie elsewhere.
