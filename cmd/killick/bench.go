@@ -72,7 +72,7 @@ func aloFlags(o *bench.ALOOptions, asJSON *bool) *flag.FlagSet {
 	fs.StringVar(&o.Arms, "arms", o.Arms, "`names` of the arms to run")
 	fs.StringVar(&o.Records, "records", o.Records, "`number` of records that a slice reads: for each size, or one for all")
 	nonEmpty(fs, &o.Profile, "profile", "write a processor profile of killick's arms to `file`: as many slices as were measured, after\n"+
-		"them and in one process, with the labels arm and value (default: none)")
+		"them and in one process. With several arms or sizes, f.pprof becomes f-fused-100.pprof and so on (default: none)")
 	return fs
 }
 

@@ -53,8 +53,10 @@ func TestBenchALO(t *testing.T) {
 			t.Errorf("row %d: %+v", i, x)
 		}
 	}
-	if info, err := os.Stat(profile); err != nil || info.Size() == 0 {
-		t.Errorf("no profile: %v", err)
+	for _, size := range []int{100, 200} {
+		if info, err := os.Stat(alo.ProfileName(profile, "fused", size)); err != nil || info.Size() == 0 {
+			t.Errorf("no profile: %v", err)
+		}
 	}
 }
 

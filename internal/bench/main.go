@@ -135,5 +135,6 @@ func (o *options) size(ctx context.Context, size int) (ps []alo.Pairs, err error
 	if ps, err = o.Measure(ctx, size); err != nil || o.profile == "" {
 		return ps, err
 	}
-	return ps, o.Profile(ctx, o.profile)
+	_, err = o.Profile(ctx, o.profile)
+	return ps, err
 }

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -344,21 +345,36 @@ func TestRoundsOfRealSlices(t *testing.T) {
 	}
 }
 
-// TestProfile: killick's arms alone are in it, as often as there were pairs, with labels.
+// TestProfile: killick's arms alone have one, of as many slices as there were pairs.
 func TestProfile(t *testing.T) {
-	var job Job
-	p := testPlan("fused,null,hop", 3, func(_ context.Context, j Job) ([]Result, error) { job = j; return nil, nil })
+	got := map[string]string{}
+	p := testPlan("fused,null,hop", 3, func(_ context.Context, j Job) ([]Result, error) {
+		for _, s := range j.Slices {
+			got[j.Profile] += fmt.Sprintf("%s-%d ", s.Arm, s.Size)
+		}
+		return nil, nil
+	})
 	p.Sizes, p.Ends[1024] = []int{100, 1024}, 20
-	file := filepath.Join(t.TempDir(), "cpu.pprof")
-	if err := p.Profile(limited(t), file); err != nil {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "cpu.pprof")
+	files, err := p.Profile(limited(t), file)
+	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, s := range job.Slices {
-		got = append(got, fmt.Sprintf("%s-%d", s.Arm, s.Size))
+	want := map[string]string{}
+	for _, arm := range []string{"fused", "hop"} {
+		for _, size := range p.Sizes {
+			one := fmt.Sprintf("%s-%d", arm, size)
+			want[filepath.Join(dir, "cpu-"+one+".pprof")] = strings.Repeat(one+" ", 2)
+		}
 	}
-	if want := "fused-100 fused-100 hop-100 hop-100 fused-1024 fused-1024 hop-1024 hop-1024"; strings.Join(got, " ") != want || job.Profile != file {
-		t.Errorf("profiled to %q: %v\nwant %s", job.Profile, got, want)
+	if !maps.Equal(got, want) || len(files) != 4 {
+		t.Errorf("files %q, slices %q; want %q", files, got, want)
+	}
+	p = testPlan("fused,null", 2, p.Run)
+	clear(got)
+	if files, err := p.Profile(limited(t), file); err != nil || len(files) != 1 || got[file] != "fused-100 " {
+		t.Errorf("one profile alone: %v, files %q, slices %q", err, files, got)
 	}
 
 	s := testSlice(t, "fused", false)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime/pprof"
-	"strconv"
 )
 
 // Job is what a child process runs, one slice after the other.
@@ -20,7 +19,7 @@ type Job struct {
 }
 
 // Run runs the job in this process.
-func (j Job) Run(ctx context.Context) (rs []Result, err error) {
+func (j Job) Run(ctx context.Context) (rs []Result, _ error) {
 	if j.Profile != "" {
 		f, err := os.Create(j.Profile)
 		if err != nil {
@@ -33,15 +32,11 @@ func (j Job) Run(ctx context.Context) (rs []Result, err error) {
 		defer pprof.StopCPUProfile()
 	}
 	for _, s := range j.Slices {
-		// Goroutines inherit labels, the clients' too.
-		pprof.Do(ctx, pprof.Labels("arm", s.Arm, "value", strconv.Itoa(s.Size)), func(ctx context.Context) {
-			var r Result
-			r, err = s.Run(ctx)
-			rs = append(rs, r)
-		})
+		r, err := s.Run(ctx)
 		if err != nil {
 			return nil, err
 		}
+		rs = append(rs, r)
 	}
 	return rs, nil
 }

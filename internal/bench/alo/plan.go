@@ -2,7 +2,6 @@ package alo
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"strconv"
@@ -41,8 +40,15 @@ type Plan struct {
 	Say        func(string) // a line about the progress
 }
 
+// FlagSet is what of a [flag.FlagSet] a plan needs.
+type FlagSet interface {
+	Func(name, usage string, fn func(string) error)
+	IntVar(p *int, name string, value int, usage string)
+	DurationVar(p *time.Duration, name string, value time.Duration, usage string)
+}
+
 // Flags adds the flags of the numbers; those that the plan has now are the defaults.
-func (p *Plan) Flags(fs *flag.FlagSet) {
+func (p *Plan) Flags(fs FlagSet) {
 	sizes := make([]string, len(p.Sizes))
 	for i, n := range p.Sizes {
 		sizes[i] = strconv.Itoa(n)

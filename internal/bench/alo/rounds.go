@@ -3,6 +3,8 @@ package alo
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -82,30 +84,47 @@ func (p *Plan) groups() func() string {
 	}
 }
 
-// Profile runs killick's arms of all pairs and sizes again, each as often as there were pairs, in
-// one process, and writes its processor profile to file. Samples have the labels arm and value.
-func (p *Plan) Profile(ctx context.Context, file string) error {
-	job := Job{Profile: file}
+// Profile runs killick's arms of all pairs and sizes again, each as often as there were pairs and in one process, and writes
+// their processor profiles: to file, or with several to files that ProfileName names. It returns the names.
+func (p *Plan) Profile(ctx context.Context, file string) (files []string, err error) {
 	groups := p.groups()
-	limit := time.Duration(0)
+	var jobs []Job
 	for _, size := range p.Sizes {
 		for _, q := range p.Pairings {
 			if !killicks(q.Own) {
 				continue
 			}
 			s := p.slice(q.Own, q, size)
+			j := Job{Profile: ProfileName(file, q.Name, size)}
 			for range p.Rounds - 1 {
 				s.Group = groups()
-				job.Slices = append(job.Slices, s)
-				limit += s.limit()
+				j.Slices = append(j.Slices, s)
 			}
+			jobs = append(jobs, j)
 		}
 	}
-	p.Say(fmt.Sprintf("profile: %d slices", len(job.Slices)))
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	if _, err := p.Run(ctx, job); err != nil {
-		return fmt.Errorf("bench: profile: %w", err)
+	if len(jobs) == 1 {
+		jobs[0].Profile = file
 	}
-	return nil
+	for _, j := range jobs {
+		p.Say("profile: " + j.Profile)
+		limit := j.Slices[0].limit() * time.Duration(len(j.Slices))
+		err := func() error {
+			ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not over after %v", limit))
+			defer cancel()
+			_, err := p.Run(ctx, j)
+			return err
+		}()
+		if err != nil {
+			return files, fmt.Errorf("bench: profile %s: %w", j.Profile, err)
+		}
+		files = append(files, j.Profile)
+	}
+	return files, nil
+}
+
+// ProfileName is cpu-fused-100.pprof for cpu.pprof.
+func ProfileName(file, arm string, size int) string {
+	ext := filepath.Ext(file)
+	return fmt.Sprintf("%s-%s-%d%s", strings.TrimSuffix(file, ext), arm, size, ext)
 }

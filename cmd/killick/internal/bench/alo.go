@@ -46,7 +46,7 @@ func ALO(ctx context.Context, o ALOOptions) (_ alo.Report, err error) {
 		r.Load = load + ", " + alo.Load()
 	}
 	if o.Profile != "" {
-		if err := o.Plan.Profile(ctx, o.Profile); err != nil {
+		if _, err := o.Plan.Profile(ctx, o.Profile); err != nil {
 			return alo.Report{}, err
 		}
 	}

@@ -94,7 +94,8 @@ type ALOOptions struct {
 	Arms string
 	// Records is how many a slice reads: for each size, or one for all, with commas.
 	Records string
-	// Profile is a file for a processor profile of killick's arms. Default: none.
+	// Profile is a file for a processor profile of killick's arm; with several, or several sizes, there are several, see
+	// alo.ProfileName. Default: none.
 	Profile string
 }
 

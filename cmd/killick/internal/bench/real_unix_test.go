@@ -93,8 +93,10 @@ func TestALO(t *testing.T) {
 			t.Errorf("row %+v", x)
 		}
 	}
-	if info, err := os.Stat(o.Profile); err != nil || info.Size() == 0 {
-		t.Errorf("no profile: %v", err)
+	for _, arm := range []string{"fused", "fused3", "hop", "sink", "defaults"} {
+		if info, err := os.Stat(alo.ProfileName(o.Profile, arm, 100)); err != nil || info.Size() == 0 {
+			t.Errorf("no profile: %v", err)
+		}
 	}
 	if l := left(t, k); len(l) > 0 {
 		t.Errorf("left behind: %q", l)
