@@ -202,6 +202,12 @@ func (m *model) grow(t *rapid.T) {
 	}
 }
 
+// forget deletes a topic, and makes it anew at times with fewer partitions. Claims on it stay.
+func (m *model) forget(t *rapid.T) {
+	topic := rapid.SampledFrom(m.topics).Draw(t, "topic")
+	m.counts[topic] = int32(rapid.IntRange(0, 3).Draw(t, "partitions"))
+}
+
 // rebalance computes an assignment, and gives it to those who are there; some may miss it. Dead
 // members whose session lasts take part with what they joined with last.
 func (m *model) rebalance(t *rapid.T) {
@@ -380,6 +386,16 @@ func claimedAbove(ms []Member) int {
 	return n
 }
 
+// existing is those of parts that exist.
+func existing(parts []Part, counts map[string]int32) (out []Part) {
+	for _, p := range parts {
+		if p.ID < counts[p.Topic] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // minimal checks that as few partitions are asked for as even it out. It only looks at plans among
 // members that are all alike, and may all work and be given everything.
 func minimal(t *rapid.T, ms []Member, counts map[string]int32, grants map[string]Grant) {
@@ -388,7 +404,7 @@ func minimal(t *rapid.T, ms []Member, counts map[string]int32, grants map[string
 		if m.Stopping || m.Single || m.Shape == "" || len(m.Released) > 0 || m.Shape != ms[0].Shape || grants[m.ID].Standby != "" {
 			return
 		}
-		n := len(grants[m.ID].Parts)
+		n := len(existing(grants[m.ID].Parts, counts))
 		total += n
 		had = append(had, n)
 		asked += len(grants[m.ID].Asks)
@@ -453,7 +469,8 @@ func (m *model) even(t *rapid.T, grants map[string]Grant) {
 	least, most, total, able := 1<<30, 0, 0, 0
 	for _, p := range m.procs {
 		g := grants[p.id]
-		total += len(g.Parts)
+		parts := existing(g.Parts, m.counts)
+		total += len(parts)
 		if g.AllStop {
 			t.Fatal("all stop, it says, and nobody is stopping")
 		}
@@ -464,7 +481,7 @@ func (m *model) even(t *rapid.T, grants map[string]Grant) {
 			continue
 		}
 		able++
-		least, most = min(least, len(g.Parts)), max(most, len(g.Parts))
+		least, most = min(least, len(parts)), max(most, len(parts))
 	}
 	want := 0
 	for _, n := range m.counts {
@@ -502,6 +519,7 @@ func TestModel(t *testing.T) {
 					"release":    m.release,
 					"release2":   m.release,
 					"grow":       m.grow,
+					"forget":     m.forget,
 					"rebalance":  m.rebalance,
 					"rebalance2": m.rebalance,
 					"":           func(*rapid.T) { steps++ },

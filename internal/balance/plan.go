@@ -7,8 +7,8 @@ import (
 )
 
 // Plan shares the partitions out. counts has how many partitions each topic has, as far as the leader
-// knows: what a member claims stays its own even if the leader has not heard of it yet. The result has
-// a grant for each member, by id. Two members with the same id are a mistake of the caller's.
+// knows: what a member claims stays its own even if the leader has not heard of it yet, or does not any
+// more. It is no load then. The result has a grant for each member, by id. Two members with the same id are a mistake of the caller's.
 //
 // Ownerless partitions go, in the order of their names, to the member that has the fewest, of those
 // the one that has the fewest of the topic. Then members that have at least two more than another
@@ -167,11 +167,15 @@ func (s *share) deal(counts map[string]int32, ms []*Member) {
 		claimed = append(claimed, p)
 	}
 	slices.SortFunc(claimed, compareParts)
+	exists := func(p Part) bool { return p.ID < counts[p.Topic] }
 	var moving []Part // asked of members that may not work
 	for _, p := range claimed {
 		m := s.owner[p]
-		s.add(p.Topic, m, 1)
+		if exists(p) {
+			s.add(p.Topic, m, 1)
+		}
 		switch l := s.load[m]; {
+		case l != nil && !exists(p): // its topic was deleted, perhaps: it is worth nothing to anybody
 		case l != nil && m.Shape == "": // whether it closes it would not be seen
 		case l != nil:
 			if len(l.claimed[p.Topic]) == 0 {
@@ -211,7 +215,9 @@ func (s *share) deal(counts map[string]int32, ms []*Member) {
 	for _, p := range moving {
 		if to := s.taker(p.Topic, nil); to != nil {
 			s.asked[p] = true
-			s.add(p.Topic, to, 1)
+			if exists(p) {
+				s.add(p.Topic, to, 1)
+			}
 		}
 	}
 }

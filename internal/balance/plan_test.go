@@ -150,6 +150,38 @@ func TestUnknownTopicStays(t *testing.T) {
 	}
 }
 
+// Partitions that do not exist any more stay with who claims them, and are no load: else that member would
+// have less of the others for ever.
+func TestClaimsOfDeletedTopics(t *testing.T) {
+	t.Parallel()
+	a, b := at("a", 1, 0, 1, 7), at("b", 1, 2, 3) // t has shrunk: it was made anew
+	for id := range int32(8) {
+		a.Owned = append(a.Owned, Part{"gone", id})
+	}
+	a.Topics, b.Topics = []string{"gone", "t"}, []string{"gone", "t"}
+	counts := map[string]int32{"t": 6}
+	got := Plan([]Member{a, b}, counts)
+	for _, p := range a.Owned {
+		if !slices.Contains(got["a"].Parts, p) {
+			t.Errorf("%v was taken away", p)
+		}
+	}
+	if n := len(got["a"].Parts); n != 12 || len(got["b"].Parts) != 3 {
+		t.Errorf("of the new ones a and b do not have one each: %v", got)
+	}
+	for id, g := range got {
+		if len(g.Asks) > 0 {
+			t.Errorf("%s is asked for %v", id, g.Asks)
+		}
+	}
+	// Nor are they load of who could have them when a member gives them up.
+	a.Shape, a.Generation = "z", 0
+	got = Plan([]Member{a, b, at("c", 1, 4, 5)}, counts)
+	if len(got["a"].Asks) != 11 || len(got["b"].Asks)+len(got["c"].Asks) > 0 {
+		t.Errorf("while a stands by: %v", got)
+	}
+}
+
 // Members that subscribe to different topics get what they can read.
 func TestSubscriptions(t *testing.T) {
 	t.Parallel()
