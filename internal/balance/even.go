@@ -12,13 +12,14 @@ import (
 //
 // The leader does this between its join and its sync, and the group waits: a pattern may match
 // thousands of topics, so topics that the same members read are looked at as one wherever that is
-// enough, and nothing here is looked up by name.
-func (s *share) even() {
+// enough, and nothing here is looked up by name. It returns how often it has looked at a number, which is
+// what it costs.
+func (s *share) even() (looks int) {
 	e := s.newEvening()
 	for {
 		from, to, topic := e.next()
 		if from < 0 {
-			return
+			return e.looks
 		}
 		m, name := s.able[from], e.names[topic]
 		l := s.load[m]
@@ -44,6 +45,7 @@ type evening struct {
 	total   []int    // of each member
 	have    [][]int  // of each member, by topic
 	mine    [][]int  // topics of which a member can be asked for something, sorted
+	looks   int      // at members and topics so far
 }
 
 func (s *share) newEvening() *evening {
@@ -94,6 +96,7 @@ func (s *share) newEvening() *evening {
 func (e *evening) next() (from, to, topic int) {
 	for c, readers := range e.readers {
 		e.least[c] = -1
+		e.looks += len(readers)
 		for _, m := range readers {
 			if e.least[c] < 0 || e.total[m] < e.least[c] {
 				e.least[c] = e.total[m]
@@ -106,6 +109,7 @@ func (e *evening) next() (from, to, topic int) {
 		if e.total[m] < best {
 			continue
 		}
+		e.looks += len(mine)
 		for _, t := range mine {
 			switch d := e.differs(m, t); {
 			case d > best:
@@ -122,6 +126,7 @@ func (e *evening) next() (from, to, topic int) {
 	tie := 0
 	for m, mine := range e.mine {
 		for _, t := range mine {
+			e.looks++
 			if e.differs(m, t) != best {
 				continue
 			}
@@ -149,6 +154,7 @@ func (e *evening) differs(m, t int) int {
 func (e *evening) taker(t int) int {
 	c := e.class[t]
 	to := -1
+	e.looks += len(e.readers[c])
 	for _, m := range e.readers[c] {
 		if e.total[m] == e.least[c] && (to < 0 || e.have[m][t] < e.have[to][t]) {
 			to = m
