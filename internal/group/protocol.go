@@ -39,6 +39,8 @@ type protocol struct {
 	// cause is why it could not; told: people know.
 	cause error
 	told  bool
+	// large: the group's record was about to be too large when this member led it last.
+	large bool
 	// member and generation are those of the assignment that was taken last; "" and -1: none is valid.
 	// The client's own are ahead of them: it has a new generation when a join is answered, and keeps it
 	// if the assignment never comes.
@@ -212,7 +214,7 @@ func (p *protocol) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.G
 	p.mu.Lock()
 	single := p.facts.Single
 	p.mu.Unlock()
-	l := &leader{log: p.log, unread: map[string]error{}}
+	l := &leader{p: p, log: p.log, unread: map[string]error{}}
 	cb, err := kgo.NewConsumerBalancer(l, members)
 	if err != nil {
 		return nil, nil, fmt.Errorf("group: a member's metadata cannot be read: %w", err)
@@ -223,6 +225,7 @@ func (p *protocol) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.G
 			l.unread[m.MemberID] = err
 			facts = balance.Unread(single)
 		}
+		l.bytes += len(m.MemberID) + len(m.ProtocolMetadata) + 100 // and what the broker adds
 		b := balance.Member{ID: m.MemberID, Topics: meta.Topics, Generation: meta.Generation, Facts: facts}
 		for _, o := range meta.OwnedPartitions {
 			for _, id := range o.Partitions {
@@ -236,7 +239,9 @@ func (p *protocol) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.G
 
 // leader computes one assignment.
 type leader struct {
+	p       *protocol
 	log     zerolog.Logger
+	bytes   int // that the members say
 	members []balance.Member
 	unread  map[string]error // members whose facts could not be read, and why
 }
@@ -252,7 +257,31 @@ func (l *leader) Balance(_ *kgo.ConsumerBalancer, topics map[string]int32) kgo.I
 		l.log.Warn().Err(l.unread[id]).Str("member", id).Int("partitions", len(g.Parts)).Str("then", then).
 			Msg("a member of the group is of another kind or version: run the same version of killick in all workers of the group")
 	}
+	l.weigh(assignment(plan))
 	return assignment(plan)
+}
+
+// largeRecord is how many bytes of a group are said to be too many, soon: a broker keeps all of them in one
+// record of __consumer_offsets, of 1048588 bytes at most, unless its max.message.bytes was raised.
+const largeRecord = 900_000
+
+// weigh says when the record of the group is about to be too large. A broker that cannot write it answers
+// UNKNOWN_SERVER_ERROR, and no assignment ever comes.
+func (l *leader) weigh(a assignment) {
+	n := l.bytes
+	if n > largeRecord/4 { // most of it is what members say
+		for _, m := range a.IntoSyncAssignment() {
+			n += len(m.MemberAssignment)
+		}
+	}
+	l.p.mu.Lock()
+	news := n > largeRecord && !l.p.large
+	l.p.large = n > largeRecord
+	l.p.mu.Unlock()
+	if news {
+		l.log.Warn().Int("bytes", n).Int("members", len(l.members)).Msg("the brokers keep what the group's members say and get in one record of __consumer_offsets; " +
+			"if it exceeds the max.message.bytes of that topic (1048588 by default) no assignment comes: raise that, or read fewer topics, or with fewer workers, in one group")
+	}
 }
 
 // assignment is a plan on its way to the members. kgo's own plans have no user data.
