@@ -176,9 +176,17 @@ func (w *world) within(d time.Duration, what string, ok func() bool) {
 // committed is the group's position in each partition of a topic that it has committed.
 func (w *world) committed(topic string) map[int32]int64 {
 	w.Helper()
-	got, err := w.adm.FetchOffsetsForTopics(w.ctx(), w.name, topic)
+	at, err := w.positions(w.ctx(), topic)
 	if err != nil {
 		w.Fatal(err)
+	}
+	return at
+}
+
+func (w *world) positions(ctx context.Context, topic string) (map[int32]int64, error) {
+	got, err := w.adm.FetchOffsetsForTopics(ctx, w.name, topic)
+	if err != nil {
+		return nil, err
 	}
 	at := map[int32]int64{}
 	got.Each(func(o kadm.OffsetResponse) {
@@ -186,7 +194,7 @@ func (w *world) committed(topic string) map[int32]int64 {
 			at[o.Partition] = o.At
 		}
 	})
-	return at
+	return at, nil
 }
 
 // ends is where each partition of a topic ends: the last stable offset.
