@@ -235,10 +235,10 @@ func TestMembershipLost(t *testing.T) {
 		s.until("5 runs", func() bool { return c.of("5") == 1 })
 		// No heartbeat is answered until the session has ended.
 		gate := make(chan struct{})
-		held := s.b.Hold(kmsg.Heartbeat, gate)
+		held := s.silence(gate)
 		s.pass(12 * time.Second)
 		close(gate)
-		held.Remove()
+		held()
 		s.until("it has joined again", func() bool { return len(s.b.Assignments()) > 1 })
 		close(block)
 		s.drained("in")

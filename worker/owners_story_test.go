@@ -118,13 +118,15 @@ func TestOnlyOwnersCommit(t *testing.T) {
 				})
 				running[i] = nil
 				left++
-			default: // its heartbeats do not come through, for longer than its session
+			default: // its heartbeats and commits do not come through, for longer than its session
 				id := member(i)
 				thaw := make(chan struct{})
 				f := s.b.Hold(kmsg.Heartbeat, thaw, func(r kmsg.Request) bool { return r.(*kmsg.HeartbeatRequest).MemberID == id })
+				g := s.b.Hold(kmsg.OffsetCommit, thaw, func(r kmsg.Request) bool { return r.(*kmsg.OffsetCommitRequest).MemberID == id })
 				s.pass(time.Duration(8+random.IntN(8)) * time.Second)
 				close(thaw)
 				f.Remove()
+				g.Remove()
 				froze++
 			}
 			s.pass(time.Duration(random.IntN(3000)) * time.Millisecond)

@@ -17,6 +17,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
@@ -147,6 +148,13 @@ func (s *story) until(what string, ok func() bool) {
 		t.Reset(min(max(first, took/16), coarsest))
 		<-t.C
 	}
+}
+
+// silence keeps what shows that members live, heartbeats and commits, from the broker until the gate is
+// closed; the function that it returns ends that for good.
+func (s *story) silence(gate <-chan struct{}) (end func()) {
+	beats, commits := s.b.Hold(kmsg.Heartbeat, gate), s.b.Hold(kmsg.OffsetCommit, gate)
+	return func() { beats.Remove(); commits.Remove() }
 }
 
 // pass lets time go by.

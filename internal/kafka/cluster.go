@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -154,11 +155,10 @@ func Validate(c Cluster, k Consumer, ps ...Producer) error {
 
 const (
 	dialTimeout = 10 * time.Second
-	// dialWindow is how long a refused dial is repeated inside one dial. To
-	// kgo a refused dial during a heartbeat is a lost membership when no
-	// other broker answers (OnPartitionsLost at once); within the window a
-	// single broker can restart without anybody noticing. It must stay well
-	// below the session timeout.
+	// dialWindow is how long a refused dial is repeated inside one dial. Some requests, such as
+	// the one for offsets when partitions are assigned, kgo does not repeat when nobody else can be
+	// asked, and then the membership is lost; within the window a single broker can restart
+	// without anybody noticing. See also away.
 	dialWindow = 1500 * time.Millisecond
 	dialPause  = 50 * time.Millisecond
 )
@@ -175,6 +175,8 @@ type dialer struct {
 	tls    func() (*tls.Config, error)
 	seeds  int
 	window time.Duration
+	// patient makes a broker that is away look like one that is slow; see away.
+	patient bool
 
 	mu    sync.Mutex
 	nodes map[int32]struct{} // brokers seen so far
@@ -206,16 +208,42 @@ func (d *dialer) oneBroker() bool {
 	return d.seeds == 1 && len(d.nodes) <= 1
 }
 
+// away is a dial that was refused, for a group member. When the coordinator's broker goes away, kgo
+// asks others who coordinates now. A dial of those that times out it repeats, until the time for
+// the request is over; one that is refused it does not, if it has nobody else to ask or is told of
+// a broker that is away: the heartbeat fails, and with it the membership (OnPartitionsLost), although
+// the coordinator has not missed anybody when it is back. So a refusal says that it is a time-out.
+// To producers kgo's difference is of use: they look for the new leader of a partition after one.
+type away struct{ error }
+
+func (away) Timeout() bool   { return true }
+func (a away) Unwrap() error { return a.error }
+
 // DialContext dials, with TLS if the cluster has it, for at most dialTimeout:
 // the context that kgo passes has no deadline of its own.
 func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := d.connect(ctx, network, address)
+	if err != nil && d.patient {
+		return nil, patient(err)
+	}
 	if err != nil || d.tls == nil {
 		return conn, err
 	}
 	return handshake(ctx, conn, d.tls, address)
+}
+
+// patient marks a dial that failed as one that may be repeated, unless that does not help.
+func patient(err error) error {
+	var dns *net.DNSError
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "dial" || op.Timeout() || errors.As(err, &dns) && dns.IsNotFound || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) {
+		return err
+	}
+	marked := *op
+	marked.Err = away{op.Err}
+	return &marked
 }
 
 // connect opens the connection below TLS.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -119,6 +120,70 @@ func TestDialerRepeatsForOneBroker(t *testing.T) {
 		one.OnBrokerConnect(kgo.BrokerMetadata{NodeID: -1 << 31}, 0, nil, nil)
 		if !one.oneBroker() {
 			t.Error("a seed counts as a second broker")
+		}
+	})
+}
+
+// A refused dial of a group member looks as one that timed out, to kgo and only so far: people read
+// what it was.
+func TestPatientDialer(t *testing.T) {
+	t.Parallel()
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	unknown := &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true}}
+	denied := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.EPERM)}
+	other := errors.New("other")
+	for _, tt := range []struct {
+		name    string
+		err     error
+		patient bool
+		timeout bool
+	}{
+		{"refused", refused, true, true},
+		{"refused, to another client", refused, false, false},
+		{"no such host", unknown, true, false},
+		{"not permitted", denied, true, false},
+		{"no network's error", other, true, false},
+	} {
+		d := Cluster{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, tt.err }}.dialer()
+		d.patient = tt.patient
+		_, err := d.DialContext(t.Context(), "tcp", "a:1")
+		var ne net.Error
+		if timeout := errors.As(err, &ne) && ne.Timeout(); timeout != tt.timeout {
+			t.Errorf("%s: a time-out: %v, want %v", tt.name, timeout, tt.timeout)
+		}
+		var sys *os.SyscallError
+		if err.Error() != tt.err.Error() || errors.As(tt.err, &sys) && !errors.As(err, &sys) {
+			t.Errorf("%s: %v, was %v", tt.name, err, tt.err)
+		}
+	}
+}
+
+// The only broker is away for longer than a session: who comes back to a coordinator that knows the
+// member has lost nothing.
+func TestMemberOutlivesItsBroker(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := embedded.StartVirtual(t, embedded.Topic("in", 1))
+		assigned, lost := make(chan struct{}, 10), make(chan struct{}, 10)
+		c := Cluster{Seeds: b.Addrs(), Topology: "t", Dial: b.Dialer()}
+		start := kgo.NewOffset().AtStart()
+		cl, err := NewConsumer(c, Consumer{Group: "g", Topics: []string{"in"}, Start: &start, SessionTimeout: 10 * time.Second,
+			OnAssigned: func(context.Context, *kgo.Client, map[string][]int32) { assigned <- struct{}{} },
+			OnLost:     func(context.Context, *kgo.Client, map[string][]int32) { lost <- struct{}{} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.CloseAllowingRebalance()
+		<-assigned
+		for range 3 {
+			b.Down()
+			time.Sleep(9 * time.Second)
+			if err := b.Up(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * time.Second)
+		}
+		if len(lost) > 0 || len(assigned) > 0 {
+			t.Errorf("lost %d times, assigned %d times more", len(lost), len(assigned))
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"regexp"
 	"time"
 
@@ -67,6 +69,20 @@ type Consumer struct {
 	// OnOffsetsFetched and before the first fetch; its context ends with the group session.
 	Adjust func(context.Context, map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error)
 }
+
+const (
+	// memberTime is how long joins, syncs and heartbeats are tried while no coordinator can be
+	// reached; kgo's default is the session's time. Nothing is fetched or committed meanwhile; what
+	// runs may run again elsewhere if others have taken over, as after any loss.
+	memberTime = 2 * time.Minute
+	// otherTime is that of other requests, as by default.
+	otherTime = 30 * time.Second
+	// requestTime is the most that an answer may take; kgo's default.
+	requestTime = 10 * time.Second
+	// The pauses between tries double.
+	retryFirst = 50 * time.Millisecond
+	retryMost  = 500 * time.Millisecond
+)
 
 func (k Consumer) withDefaults() Consumer {
 	def(&k.SessionTimeout, 10*time.Second)
@@ -152,6 +168,24 @@ func (k Consumer) opts() []kgo.Opt {
 		kgo.FetchMaxBytes(k.FetchMaxBytes),
 		kgo.MaxDecompressBatchBytes(k.MaxDecompressBytes),
 		kgo.MetadataMaxAge(k.MetadataMaxAge),
+		// Brokers that are away are asked again for as long as the coordinator may need to come
+		// back, and often: it decides whether we are still a member, not the clock. See away.
+		kgo.RequestRetries(math.MaxInt32),
+		// A broker that is there and does not answer is given up soon enough for two of its kind in
+		// a row, the old coordinator and one that is asked for the new, to cost no membership.
+		// Fetches, joins and syncs get this on top of the time that they may take.
+		kgo.RequestTimeoutOverhead(min(max(k.SessionTimeout/3, time.Second), requestTime)),
+		kgo.RetryTimeoutFn(func(key int16) time.Duration {
+			switch kmsg.Key(key) {
+			case kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat:
+				return memberTime
+			}
+			return otherTime
+		}),
+		kgo.RetryBackoffFn(func(tries int) time.Duration {
+			d := min(retryFirst<<min(tries-1, 10), retryMost)
+			return d - rand.N(d/4)
+		}),
 		// Decoding into used slabs costs less than new ones and their collection. Records
 		// that are not recycled are the collector's.
 		kgo.WithPools(new(slabs)),
@@ -201,7 +235,9 @@ func NewConsumer(c Cluster, k Consumer) (*kgo.Client, error) {
 	if err := errors.Join(c.validate(), k.validate()); err != nil {
 		return nil, err
 	}
-	opts := append(c.opts("consumer", c.dialer()), k.opts()...)
+	d := c.dialer()
+	d.patient = true
+	opts := append(c.opts("consumer", d), k.opts()...)
 	return newChecked(append(opts, c.Extra...), []rule{
 		{"ConsumerGroup", kgo.ConsumerGroup, k.Group, "the group is the topology's"},
 		{"DisableAutoCommit", kgo.DisableAutoCommit, true, "offsets are committed by the ledger only"},
