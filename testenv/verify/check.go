@@ -32,12 +32,11 @@ func Check(r Rules, h *History) (*Report, error) {
 	for _, s := range r.Resets {
 		c.resets[s] = true
 	}
-	for _, step := range []func() error{c.open, c.inputs, c.enough, c.replay, c.outputs, c.letters} {
+	for _, step := range []func() error{c.open, c.inputs, c.enough, c.replay, c.outputs, c.letters, c.finish} {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	c.finish()
 	return c.rep, nil
 }
 

@@ -14,6 +14,7 @@ type position struct {
 	confMap *Completion   // of that commit
 	lineMax int64         // confirmed by a committed line: at most once needs that
 	stored  int64         // the last one that the group stored; -1: none
+	kept    bool          // the group stored one at least
 	sampled int64         // the last one that a sample has; -1: none
 	lined   int64         // the last one confirmed by a line
 	commits int           // commit lines (or, without any, stored commits) so far
@@ -279,7 +280,7 @@ func (c *checker) stored(s *Stored, at int64) error {
 	if m.Next < p.stored {
 		c.back(p, p.stored, m.Next, byStore, f)
 	}
-	p.stored = m.Next
+	p.stored, p.kept = m.Next, true
 	if m.Next < 0 {
 		return nil
 	}

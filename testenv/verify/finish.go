@@ -6,8 +6,12 @@ import (
 )
 
 // finish looks at each record, and at where the positions ended.
-func (c *checker) finish() {
+func (c *checker) finish() error {
 	for _, p := range c.parts {
+		if c.h.Stored != nil && !p.kept && p.sampled >= 0 {
+			return fmt.Errorf("%w: samples have position %d for %s/%d, and what the group stored has none: is it of another group, or compacted?",
+				ErrHistory, p.sampled, p.topic, p.id)
+		}
 		r := PartitionReport{Topic: p.topic, Partition: p.id, End: p.end, Records: p.visible.count(), Committed: c.final(p)}
 		for i := range p.at.n {
 			if p.visible.get(i) && c.record(p, i) {
@@ -24,6 +28,7 @@ func (c *checker) finish() {
 	c.unchecked()
 	c.rep.Findings = c.f.findings()
 	c.rep.OK = len(c.rep.Counts) == 0
+	return nil
 }
 
 // final is the last position of a partition that is known, -1 if none is.
@@ -203,7 +208,13 @@ func (c *checker) caughtUp(h Healing, p *part) {
 func (c *checker) bounds() {
 	c.rep.Totals.OtherDuplicates = c.others.n
 	over := func(r *repeats, most int64) {
-		if r == nil || most < 0 || r.n <= most {
+		if r == nil {
+			return
+		}
+		for _, f := range r.kept {
+			c.rep.Repeats = append(c.rep.Repeats, Repeat{f.Topic, f.Partition, f.Offset, f.Evidence})
+		}
+		if most < 0 || r.n <= most {
 			return
 		}
 		c.f.counts[Duplicate] += r.n

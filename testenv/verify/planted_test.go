@@ -189,6 +189,9 @@ func TestDuplicatesFound(t *testing.T) {
 		if len(rep.Crashes) != 1 || rep.Crashes[0] != (Crash{Life: "w-1", Duplicates: 5}) {
 			t.Error(rep.Crashes)
 		}
+		if len(rep.Repeats) != 5 || rep.Repeats[4].Offset != 14 || !strings.Contains(rep.String(), "again: in/3@14: w-2.jsonl:6: ") {
+			t.Error(rep)
+		}
 		r.Duplicates.PerCrash = 4
 		finds(t, b, r, at{Duplicate, "in", 3, 10}, at{Duplicate, "in", 3, 11}, at{Duplicate, "in", 3, 12}, at{Duplicate, "in", 3, 13}, at{Duplicate, "in", 3, 14})
 		r.Listed = 2

@@ -80,6 +80,10 @@ type Report struct {
 	// Unchecked says what could not be judged for want of evidence. A test should expect what is in it.
 	Unchecked []string `json:"unchecked,omitempty"`
 
+	// Repeats are the first ones (Rules.Listed) of what happened more than once, for each crash and for each bound of
+	// Rules.Duplicates, whether within it or not.
+	Repeats []Repeat `json:"repeats,omitempty"`
+
 	Totals     Totals            `json:"totals"`
 	Crashes    []Crash           `json:"crashes,omitempty"`
 	Partitions []PartitionReport `json:"partitions"`
@@ -125,6 +129,14 @@ type Crash struct {
 	Life       string `json:"life"`
 	Frozen     bool   `json:"frozen,omitempty"`
 	Duplicates int64  `json:"duplicates"`
+}
+
+// Repeat is an effect, an output or a dead letter beyond the first of its input record.
+type Repeat struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+	Evidence  string `json:"evidence"`
 }
 
 // PartitionReport is one input partition at the end.
@@ -237,6 +249,11 @@ func (r *Report) WriteText(w io.Writer) error {
 			what = "frozen"
 		}
 		fmt.Fprintf(&b, "  %s %s: %d effects were repeated\n", what, c.Life, c.Duplicates)
+	}
+	for _, x := range r.Repeats {
+		if r.Counts[Duplicate] == 0 { // else these are among the findings
+			fmt.Fprintf(&b, "  again: %s/%d@%d: %s\n", x.Topic, x.Partition, x.Offset, x.Evidence)
+		}
 	}
 	for _, p := range r.Partitions {
 		fmt.Fprintf(&b, "  %s/%d: %d of %d records done, committed %s of %d\n", p.Topic, p.Partition, p.Done, p.Records, shown(p.Committed), p.End)

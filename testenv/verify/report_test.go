@@ -132,9 +132,10 @@ func TestBrokenHistory(t *testing.T) {
 		"unreadable": {func(h *History) {
 			h.Inputs[0].Entries = func(yield func(Entry, error) bool) { yield(Entry{}, failing) }
 		}, nil, "read in/3: disk on fire"},
-		"unreadable store": {func(h *History) { h.Stored = func(yield func(Stored, error) bool) { yield(Stored{}, failing) } }, nil, "stored: disk on fire"},
-		"nothing stored":   {func(h *History) { h.Stored = each([]Stored{{At: time.Unix(1, 0), Ref: "x"}}) }, nil, "(x): want a time, and a commit or a generation"},
-		"no file":          {func(h *History) { h.Events[0].Open = nil }, nil, `event file "w-1.jsonl" has no Open`},
+		"unreadable store":      {func(h *History) { h.Stored = func(yield func(Stored, error) bool) { yield(Stored{}, failing) } }, nil, "stored: disk on fire"},
+		"nothing stored":        {func(h *History) { h.Stored = each([]Stored{{At: time.Unix(1, 0), Ref: "x"}}) }, nil, "(x): want a time, and a commit or a generation"},
+		"another group's store": {func(h *History) { h.Stored = each(nil) }, nil, "samples have position 20 for in/3, and what the group stored has none"},
+		"no file":               {func(h *History) { h.Events[0].Open = nil }, nil, `event file "w-1.jsonl" has no Open`},
 		"file gone": {func(h *History) {
 			h.Events[0].Open = func() (io.ReadCloser, error) { return nil, failing }
 		}, nil, "open event file: disk on fire"},

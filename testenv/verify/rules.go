@@ -37,7 +37,8 @@ const (
 // partitions committed to their end.
 type Rules struct {
 	// Want says what an input record must leave behind. It is called once for each input record that counts, in the order
-	// of offsets. Default: one effect.
+	// of offsets. Records that the run was not to see, as those before a start at the end of the log, want nothing.
+	// Default: one effect.
 	Want func(in *kgo.Record) Want
 
 	// ID is what event files call an input record (field id). Events that have none are not compared. Default: nothing is.
