@@ -79,6 +79,8 @@ func TestAllocs(t *testing.T) {
 			t.Bolt("c", bolt.Func(two)).Tasks(2).Shuffle("b")
 			t.Bolt("read", bolt.Func(read)).Tasks(2).Shuffle("c")
 		}},
+		// What is under way with its input and output, and its method that the outbox calls; roots by the slab.
+		{"sink", 2 + 1.0/64, func(t *killick.Topology) { t.Bolt("out", bolt.Kafka("out")).Shuffle("in") }},
 		{"held", 1 + 1.0/64, func(t *killick.Topology) {
 			t.Bolt("hold", bolt.Func(func(_ context.Context, _ *killick.Tuple, out killick.Emitter) error {
 				out.Hold().Ack()

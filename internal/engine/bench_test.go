@@ -118,7 +118,7 @@ func benchTopology(b testing.TB, n int, build func(t *killick.Topology)) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e, err := New(Config{Spec: spec, Feeds: map[string]Feed{"in": newBenchFeed(n)}})
+	e, err := New(Config{Spec: spec, Feeds: map[string]Feed{"in": newBenchFeed(n)}, Outbox: benchOutbox{}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -126,6 +126,11 @@ func benchTopology(b testing.TB, n int, build func(t *killick.Topology)) {
 		b.Fatal(err)
 	}
 }
+
+// benchOutbox has every output durable at once.
+type benchOutbox struct{}
+
+func (benchOutbox) Put(_ context.Context, o *Output) error { o.Done(nil); return nil }
 
 // BenchmarkFused is what the engine adds per record when one bolt runs on the dispatcher.
 func BenchmarkFused(b *testing.B) {
@@ -154,6 +159,11 @@ func BenchmarkHold(b *testing.B) {
 			return nil
 		})).Shuffle("in")
 	})
+}
+
+// BenchmarkSink is what a sink costs beside writing.
+func BenchmarkSink(b *testing.B) {
+	bench(b, func(t *killick.Topology) { t.Bolt("out", bolt.Kafka("out")).Shuffle("in") })
 }
 
 // BenchmarkTreeSize is P8: the cost of an edge in trees of 1 to 10,000 edges, one hand-over each.

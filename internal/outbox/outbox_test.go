@@ -170,6 +170,8 @@ func TestSane(t *testing.T) {
 		{time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC), false}, {time.UnixMicro(1700000000_000_000).Add(0), true},
 		{time.UnixMilli(1700000000_000_000), false}, // microseconds taken for milliseconds
 		{time.Time{}, false},
+		{time.Date(1677, 12, 31, 23, 59, 59, 999, time.UTC), false}, {time.Date(1678, 1, 1, 0, 0, 0, 0, time.UTC), true},
+		{time.Date(2261, 12, 31, 23, 59, 59, 999, time.UTC), true}, {time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC), false},
 	} {
 		if got := sane(tt.at); got.IsZero() == tt.kept || tt.kept && !got.Equal(tt.at) {
 			t.Errorf("%v became %v", tt.at, got)

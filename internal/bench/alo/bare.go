@@ -158,7 +158,8 @@ func (o *output) put(ctx context.Context, r *kgo.Record) {
 
 func (o *output) done(_ *kgo.Record, err error) {
 	if err != nil {
-		o.failed.CompareAndSwap(nil, &err)
+		failed := err // of its own: the parameter would be on the heap at each call
+		o.failed.CompareAndSwap(nil, &failed)
 	}
 }
 
