@@ -48,10 +48,10 @@ flags:
 
 const pauseHead = `killick bench pause measures what a paused partition does to others of its broker.
 
-First a worker reads a busy partition and seven others, into which a clock writes. Their latency, from the time that a
-record was due to its execution, is measured while the busy partition has nothing (quiet), is paused because its window is
-full (held), and pauses and goes on in turns (pulsing). Then the seven are silent, and the busy one is drained with windows
-of several sizes: the more often it pauses, the more often it waits for the fetch in flight.
+A worker is left without records first. Then it reads a busy partition and seven others, into which a clock writes. The
+latency of those, from the time that a record was due to its execution, is measured while the busy partition has nothing
+(quiet), is paused because its window is full (held), and pauses and goes on in turns (pulsing). Then the seven are silent,
+and the busy one is drained with windows of several sizes: whenever it goes on, it waits for the fetch in flight.
 
 usage: killick bench pause [flags]
 

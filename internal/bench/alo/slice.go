@@ -116,7 +116,7 @@ func (m *meter) begin() {
 	m.begun = true
 	runtime.ReadMemStats(&m.mem)
 	m.wall = time.Now()
-	m.cpu, m.err = cpuTime()
+	m.cpu, m.err = CPUTime()
 }
 
 // mark notes an offset in a verifying slice.
@@ -142,7 +142,7 @@ func (m *meter) OnFetchBatchRead(_ kgo.BrokerMetadata, _ string, _ int32, b kgo.
 
 // end stops the clocks and checks the counts.
 func (m *meter) end() (Result, error) {
-	cpu, err := cpuTime()
+	cpu, err := CPUTime()
 	wall := time.Now()
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)

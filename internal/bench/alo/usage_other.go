@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime needs getrusage.
-func cpuTime() (time.Duration, error) {
+// CPUTime needs getrusage.
+func CPUTime() (time.Duration, error) {
 	return 0, errors.New("bench: processor time can be measured on Unix only")
 }

@@ -43,6 +43,9 @@ func TestPauseRows(t *testing.T) {
 	if want := (LatencyRow{Wait: 25, State: "held", Records: 3, P50: 2, P99: 3, Max: 3, Fetches: 100, Busy: 4000, Pauses: 20}); row != want {
 		t.Errorf("%+v, want %+v", row, want)
 	}
+	if got, want := newIdleRow(50*time.Millisecond, c, 20*time.Millisecond, 2*time.Second), (IdleRow{Wait: 50, Fetches: 25, CPU: 10}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 	d := newDrainRow(100*time.Millisecond, 1<<20, c, c.minus(counts{fetches: 10, read: 1000, ended: 1000}), 2*time.Second)
 	if want := (DrainRow{Wait: 100, Window: "1MiB", Rate: 500, Fetches: 20, Again: 1.5, Pauses: 5}); d != want {
 		t.Errorf("%+v, want %+v", d, want)
@@ -51,7 +54,7 @@ func TestPauseRows(t *testing.T) {
 		t.Errorf("nothing was read: %+v", d)
 	}
 	var text, js bytes.Buffer
-	r := PauseReport{Broker: "a broker", Latency: []LatencyRow{row}, Drain: []DrainRow{d}}
+	r := PauseReport{Broker: "a broker", Idle: []IdleRow{{Wait: 7}}, Latency: []LatencyRow{row}, Drain: []DrainRow{d}}
 	if err := errors.Join(r.Text(&text), r.JSON(&js)); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +62,7 @@ func TestPauseRows(t *testing.T) {
 	if err := json.Unmarshal(js.Bytes(), &back); err != nil || len(back.Latency) != 1 || back.Latency[0] != row {
 		t.Errorf("%v: %s", err, &js)
 	}
-	for _, want := range []string{"a broker", "25ms", "held", "1MiB"} {
+	for _, want := range []string{"a broker", "7ms", "25ms", "held", "1MiB"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &text)
 		}

@@ -145,6 +145,13 @@ func (p *probe) measure(ctx context.Context) (PauseReport, error) {
 	r := newPauseReport(p)
 	load := alo.Load()
 	for _, wait := range p.o.Waits {
+		row, err := p.idle(ctx, wait)
+		if err != nil {
+			return r, fmt.Errorf("bench: idle with fetch_max_wait %v: %w", wait, err)
+		}
+		r.Idle = append(r.Idle, row)
+	}
+	for _, wait := range p.o.Waits {
 		for _, s := range []state{quiet, held, pulsing} {
 			row, err := p.latency(ctx, wait, s)
 			if err != nil {
@@ -182,6 +189,32 @@ func (p *probe) ends(ctx context.Context) (map[int32]int64, error) {
 	out := map[int32]int64{}
 	listed.Each(func(l kadm.ListedOffset) { out[l.Partition] = l.Offset })
 	return out, nil
+}
+
+// idle measures what asking for records costs where none come.
+func (p *probe) idle(ctx context.Context, wait time.Duration) (row IdleRow, err error) {
+	r, err := p.read(ctx, wait, NewPause().Windows[0], quiet)
+	if err != nil {
+		return row, err
+	}
+	defer func() { err = errors.Join(err, r.end()) }()
+	if err := r.until(ctx, func(c counts) bool { return c.fetches > 1 }); err != nil {
+		return row, err
+	}
+	if err := r.sleep(ctx, settle); err != nil { // joining has its costs
+		return row, err
+	}
+	before, from := r.counts(), time.Now()
+	cpu, err := alo.CPUTime()
+	if err != nil {
+		return row, err
+	}
+	if err := r.sleep(ctx, p.o.For); err != nil {
+		return row, err
+	}
+	took := time.Since(from)
+	now, err := alo.CPUTime()
+	return newIdleRow(wait, r.counts().minus(before), now-cpu, took), err
 }
 
 // latency measures the seven partitions while the busy one is in a state.

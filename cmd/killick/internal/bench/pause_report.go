@@ -20,8 +20,16 @@ type PauseReport struct {
 	Busy    int64        `json:"busy_records"`
 	For     string       `json:"time_of_each_measurement"`
 	Load    string       `json:"load_average,omitempty"` // of the machine, see alo.Load
+	Idle    []IdleRow    `json:"idle"`
 	Latency []LatencyRow `json:"latency"`
 	Drain   []DrainRow   `json:"drain"`
+}
+
+// IdleRow is what a worker does while no record comes.
+type IdleRow struct {
+	Wait    float64 `json:"fetch_max_wait_ms"`
+	Fetches float64 `json:"fetches_per_second"`
+	CPU     float64 `json:"cpu_ms_per_second"` // of this process; what it does to measure included
 }
 
 // LatencyRow is what records of the other partitions took, from the time that they were due to their execution, while the
@@ -52,6 +60,10 @@ type DrainRow struct {
 
 func newPauseReport(p *probe) PauseReport {
 	return PauseReport{Broker: p.k.what, Go: runtime.Version(), Cores: runtime.NumCPU(), Others: others, Rate: p.o.Rate, Busy: p.busyEnd, For: p.o.For.String()}
+}
+
+func newIdleRow(wait time.Duration, c counts, cpu, took time.Duration) IdleRow {
+	return IdleRow{Wait: ms(wait), Fetches: per(c.fetches, took), CPU: ms(cpu) / took.Seconds()}
 }
 
 func newLatencyRow(wait time.Duration, s state, ls []time.Duration, c counts, took time.Duration) LatencyRow {
@@ -86,8 +98,16 @@ func (r PauseReport) Text(w io.Writer) error {
 	if r.Load != "" {
 		fmt.Fprintf(w, "load average: %s\n", r.Load)
 	}
-	fmt.Fprintf(w, "\nLatency of %d partitions with %d records a second each, beside one that is busy, for %s each:\n", r.Others, r.Rate, r.For)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\nNo records at all:")
+	fmt.Fprintln(t, "fetch_max_wait\tfetches/s\tCPU ms/s\t")
+	for _, x := range r.Idle {
+		fmt.Fprintf(t, "%gms\t%.0f\t%.1f\t\n", x.Wait, x.Fetches, x.CPU)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nLatency of %d partitions with %d records a second each, beside one that is busy, for %s each:\n", r.Others, r.Rate, r.For)
 	fmt.Fprintln(t, "fetch_max_wait\tbusy one\trecords\tp50 ms\tp99 ms\tmax ms\tfetches/s\tbusy records/s\tpauses/s\t")
 	for _, x := range r.Latency {
 		fmt.Fprintf(t, "%gms\t%s\t%d\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\t%.1f\t\n", x.Wait, x.State, x.Records, x.P50, x.P99, x.Max, x.Fetches, x.Busy, x.Pauses)

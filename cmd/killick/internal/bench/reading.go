@@ -210,24 +210,28 @@ func (r *reading) until(ctx context.Context, enough func(counts) bool) error {
 	return until(ctx, func() (bool, error) {
 		select {
 		case <-r.over:
-			return false, errors.Join(errors.New("the worker has ended"), r.err)
+			return false, r.endedEarly()
 		default:
 			return enough(r.counts()), nil
 		}
 	})
 }
 
-// sleep waits, unless the worker ends.
+// endedEarly is the error of a worker that should have gone on.
+func (r *reading) endedEarly() error { return errors.Join(errors.New("the worker has ended"), r.err) }
+
+// sleep waits, unless the worker ends. It does nothing meanwhile: time is measured.
 func (r *reading) sleep(ctx context.Context, d time.Duration) error {
-	limited, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	if err := r.until(limited, func(counts) bool { return false }); limited.Err() == nil {
-		return err
-	}
-	if ctx.Err() != nil {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+		return nil
+	case <-r.over:
+		return r.endedEarly()
+	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return nil
 }
 
 // settled waits until the state has come about: records of other partitions come, and the busy one is read, and then not any
