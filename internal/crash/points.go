@@ -1,5 +1,10 @@
 package crash
 
+import (
+	"maps"
+	"slices"
+)
+
 // Point is the name of a place in the code.
 type Point string
 
@@ -106,6 +111,9 @@ func table() map[Point][]int {
 		Left:             {57},
 	}
 }
+
+// Points are all points, in order of their names.
+func Points() []Point { return slices.Sorted(maps.Keys(table())) }
 
 // Rows returns the rows of the fault matrix that need the point; none for a name that is no point.
 func Rows(p Point) []int { return table()[p] }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -17,7 +18,12 @@ import (
 )
 
 // Every test of the package must leave no goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if role := Role(); role != "" {
+		os.Exit(childMain(role))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // limited is a context that ends long after anything here should take.
 func limited(t testing.TB) context.Context {

@@ -22,6 +22,9 @@ type TB interface {
 	Helper()
 	Cleanup(func())
 	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Logf(format string, args ...any)
+	Failed() bool
 }
 
 // loopback is where everything here listens.
