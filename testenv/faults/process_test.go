@@ -23,6 +23,8 @@ import (
 // childMain is what the processes of this package's tests do.
 func childMain(role string) int {
 	switch role {
+	case "killick":
+		return workerMain()
 	case "worker": // one effect after another, until SIGTERM
 		return count(0)
 	case "slow": // the same, and waits after each ten

@@ -529,3 +529,8 @@ func TestErrorsOfBrokersPass(t *testing.T) {
 		t.Errorf("code %d", code)
 	}
 }
+
+// commitsOf is a rule for commits of positions in a topic.
+func commitsOf(topic string, do Action, n int) Rule {
+	return Rule{Do: do, Keys: []kmsg.Key{kmsg.OffsetCommit}, Topics: []string{topic}, Count: n}
+}
