@@ -43,7 +43,8 @@ const (
 	flagSuspect   = 1 << 3
 	flagUntil     = 1 << 4
 	flagStrikes   = 1 << 5
-	flagsKnown    = 1<<6 - 1
+	flagWaits     = 1 << 6 // only beside strikes
+	flagsKnown    = 1<<7 - 1
 
 	fixedLen = 8 // magic, version and kind, flags, checksum
 	crcAt    = 4

@@ -78,6 +78,7 @@ func TestGoldenTexts(t *testing.T) {
 		{"gaps", "gaps", "klkRACdnquvAhD3oBwAJyAE", Map{Base: 1_000_000, Next: 1_001_000, Open: []int64{1_000_000, 1_000_010, 1_000_211}, Held: clean}},
 		{"runs", "runs", "klkSACE5m1cq9AMAYwoE", Map{Base: 42, Next: 542, Open: append(span(42, 142), span(152, 157)...), Held: clean}},
 		{"bitmap", "bitmap", "klkTALr6x6gAIFVVVVU", Map{Base: 0, Next: 32, Open: evens(0, 16), Held: clean}},
+		{"an accused that waits", "gaps", "klkRfmxiTVAKBQMBAVoA", Map{Base: 10, Next: 15, Open: []int64{10}, Held: State{TakenOver: true, Deaths: 3, Suspect: 11, Strikes: 1, Waits: true, Until: 100}}},
 		{"state", "gaps", "klkRHttXGxYKBQMBWgA", Map{Base: 10, Next: 15, Open: []int64{10}, Held: State{TakenOver: true, Deaths: 3, Suspect: 11, Until: 100}}},
 	}
 	for _, tt := range tests {

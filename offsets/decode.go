@@ -95,6 +95,9 @@ func parse(raw []byte, base int64) (Map, error) {
 		}
 		m.Held.Strikes = int(r.uvarint("strikes", math.MaxInt32))
 	}
+	if m.Held.Waits = flags&flagWaits != 0; m.Held.Waits && m.Held.Strikes == 0 && r.err == nil {
+		return Map{}, fmt.Errorf("%w: a suspect that waits without strikes", ErrCorrupt)
+	}
 	if flags&flagUntil != 0 {
 		m.Held.Until = m.Base + int64(r.uvarint("until", above))
 	}

@@ -46,7 +46,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"another alphabet", text[:9] + "+/" + text[11:], ErrCorrupt, ""},
 		{"too long", forge(v|kindBitmap, 0, cat(uvarints(1000, 8*3100), make([]byte, 3100))...), ErrCorrupt, "the most is 4096"},
 		{"unknown kind", forge(v|4, 0, uvarints(1000, 500)...), ErrCorrupt, "kind 4"},
-		{"unknown flag", forge(v|kindNone, 1<<6, uvarints(1000, 500)...), ErrCorrupt, "flags 01000000"},
+		{"unknown flag", forge(v|kindNone, 1<<7, uvarints(1000, 500)...), ErrCorrupt, "flags 10000000"},
 		{"no base", forge(v|kindNone, 0), ErrCorrupt, "base"},
 		{"base above int64", forge(v|kindNone, 0, uvarints(1<<63, 0)...), ErrCorrupt, "base"},
 		{"no window", forge(v|kindNone, 0, uvarints(1000)...), ErrCorrupt, "window"},
@@ -59,6 +59,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"strikes of nobody", forge(v|kindNone, flagStrikes, uvarints(1000, 5, 1)...), ErrCorrupt, "strikes without a suspect"},
 		{"strikes missing", forge(v|kindNone, flagSuspect|flagStrikes, uvarints(1000, 5, 2)...), ErrCorrupt, "strikes"},
 		{"strikes too many", forge(v|kindNone, flagSuspect|flagStrikes, uvarints(1000, 5, 2, 1<<31)...), ErrCorrupt, "strikes"},
+		{"waits without strikes", forge(v|kindNone, flagSuspect|flagWaits, uvarints(1000, 5, 2)...), ErrCorrupt, "waits without strikes"},
 		{"until overflows", forge(v|kindNone, flagUntil, uvarints(1000, 5, math.MaxInt64)...), ErrCorrupt, "until"},
 		{"none with a payload", forge(v|kindNone, 0, uvarints(1000, 5, 1)...), ErrCorrupt, "too many"},
 		{"gap behind the window", forge(v|kindGaps, 0, uvarints(1000, 5, 5)...), ErrCorrupt, "gap"},
@@ -120,7 +121,7 @@ func TestDecodeRefuses(t *testing.T) {
 // text is not ours any more.
 func TestEveryChangedCharacterIsSeen(t *testing.T) {
 	lengths := map[int]bool{}
-	for _, held := range []State{clean, {Deaths: 1, Suspect: None}, {TakenOver: true, Deaths: 1, Suspect: 1000}} {
+	for _, held := range []State{clean, {Deaths: 1, Suspect: None}, {TakenOver: true, Deaths: 1, Suspect: 1000}, {TakenOver: true, Deaths: 1, Suspect: 1000, Strikes: 1, Waits: true}} {
 		text := Encode(Map{Base: 1000, Next: 1500, Open: []int64{1000, 1010, 1211}, Held: held})
 		lengths[len(text)%4] = true
 		for i := range len(text) {

@@ -59,6 +59,7 @@ func appendHeader(b []byte, m Map, kind byte, deflated bool) []byte {
 		{m.Held.Suspect != None, flagSuspect},
 		{m.Held.Strikes > 0, flagStrikes},
 		{m.Held.Until > m.Base, flagUntil},
+		{m.Held.Waits, flagWaits},
 	} {
 		if f.on {
 			flags |= f.flag

@@ -62,6 +62,7 @@ func adversarial(rt *rapid.T) Map {
 			Deaths:    rapid.SampledFrom([]int{-1, 0, 3, math.MaxInt32, math.MaxInt}).Draw(rt, "deaths"),
 			Suspect:   rapid.SampledFrom([]int64{None, 0, 1 << 62, math.MaxInt64, math.MinInt64}).Draw(rt, "suspect"),
 			Strikes:   rapid.SampledFrom([]int{-1, 0, 1, math.MaxInt}).Draw(rt, "strikes"),
+			Waits:     rapid.Bool().Draw(rt, "waits"),
 			Until:     rapid.SampledFrom([]int64{None, 0, 1 << 62, math.MaxInt64, math.MinInt64}).Draw(rt, "until"),
 		},
 	}

@@ -76,6 +76,7 @@ func (m Map) sane() Map {
 	if m.Held.Suspect == None {
 		m.Held.Strikes = 0
 	}
+	m.Held.Waits = m.Held.Waits && m.Held.Strikes > 0
 	if m.Held.Until <= m.Base {
 		m.Held.Until = 0
 	}

@@ -27,6 +27,10 @@ type State struct {
 	// Strikes counts the deaths at which Suspect was named. 0 without a suspect.
 	Strikes int
 
+	// Waits says that Suspect has strikes from owners before, and has not run under this one: a death is not
+	// its fault. False without strikes.
+	Waits bool
+
 	// Until is the floor at which the hunt ends: what was open at each of the deaths has been passed. At or
 	// below the map's Base (the zero value always is) there is no hunt.
 	Until int64
@@ -53,7 +57,7 @@ const (
 func (m Map) TakeOver(end int64, own bool) State {
 	s := State{TakenOver: true, Suspect: None, Deaths: m.Held.Deaths, Until: m.Held.Until}
 	if m.Held.Suspect != None && m.Held.Suspect >= m.Base && !m.Done(m.Held.Suspect) {
-		s.Suspect, s.Strikes = m.Held.Suspect, m.Held.Strikes
+		s.Suspect, s.Strikes, s.Waits = m.Held.Suspect, m.Held.Strikes, m.Held.Waits
 	}
 	if s.Until <= m.Base {
 		s.Deaths, s.Until = 0, 0
@@ -64,12 +68,13 @@ func (m Map) TakeOver(end int64, own bool) State {
 	if s.Strikes == 0 {
 		s.Suspect = None // it ran, and nobody died of it
 	}
+	s.Waits = s.Accused()
 	return s
 }
 
 // died adds a death.
 func (s *State) died(m Map, end int64) {
-	if s.Suspect != None {
+	if s.Suspect != None && !(s.Waits && rules.WaitingIsNoGuilt) {
 		s.Strikes++
 	}
 	open := min(end, max(m.Next, m.Base)+reach) // all that was open is below
@@ -93,8 +98,14 @@ func (s State) Passed(floor int64) State {
 		s.Deaths, s.Until = 0, 0
 	}
 	if floor > s.Suspect {
-		s.Suspect, s.Strikes = None, 0
+		s = s.Dropped()
 	}
+	return s
+}
+
+// Dropped returns the state without a suspect.
+func (s State) Dropped() State {
+	s.Suspect, s.Strikes, s.Waits = None, 0, false
 	return s
 }
 

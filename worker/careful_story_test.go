@@ -266,3 +266,70 @@ func TestHuntOverACleanStop(t *testing.T) {
 		}
 	}, embedded.Topic("in", 1))
 }
+
+// An accused record whose spout is paused stays accused, however long that takes: the other spouts go on
+// meanwhile. A worker that dies then has not died of it, so it is executed when its turn comes.
+func TestAccusedWhilePaused(t *testing.T) {
+	tell(t, func(s *story) {
+		s.commit("in", 0, 0, mustEncode(offsets.Map{Held: offsets.State{Deaths: 4, Suspect: 7, Strikes: 1, Until: 10}}))
+		s.produce("in", 0, numbers(0, 20)...)
+		s.produce("other", 0, numbers(100, 120)...)
+		var c tally
+		top := func() *killick.Topology {
+			top := killick.New("t")
+			top.Spout("in", spout.Kafka("in"))
+			top.Spout("other", spout.Kafka("other"))
+			top.Bolt("count", bolt.Func(func(_ context.Context, in *killick.Tuple, _ killick.Emitter) error {
+				c.add(string(in.Bytes()))
+				return nil
+			})).Shuffle("in").Shuffle("other")
+			return top
+		}
+		start := func() *running {
+			w, err := worker.New(top(), s.cfg)
+			if err == nil {
+				err = w.Pause(s.ctx(), "in") // it begins paused
+			}
+			if err != nil {
+				s.Fatal(err)
+			}
+			r := s.run(w)
+			s.until("both are open", func() bool { return len(r.parts("in")) == 1 && len(r.parts("other")) == 1 })
+			return r
+		}
+		r := start()
+		begin := time.Now()
+		s.until("the other spout has gone on", func() bool { return c.total() == 20 })
+		if d := time.Since(begin); d > 30*time.Second {
+			s.Errorf("the other spout took %v", d)
+		}
+		s.pass(time.Minute)
+		if held := s.held("in", 0); held.Suspect != 7 || held.Strikes != 1 {
+			s.Errorf("after a minute of pause: %+v", held)
+		}
+		r.kill()
+		r = start()
+		s.pass(time.Minute)
+		if held := s.held("in", 0); held.Suspect != 7 || held.Strikes != 1 || held.Deaths != 5 {
+			s.Errorf("after a death while it was paused: %+v", held)
+		}
+		if err := r.Resume("in"); err != nil {
+			s.Fatal(err)
+		}
+		s.drained("in")
+		r.end()
+		if got := s.letters(); len(got) != 0 {
+			s.Errorf("dead letters: %v", got)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, v := range c.order[:min(21, len(c.order))] {
+			if n := c.n[v]; len(v) < 3 && (v != "7" || n != 1) {
+				s.Errorf("%s ran %d times, and before the accused", v, n)
+			}
+		}
+		if c.n["7"] != 1 {
+			s.Errorf("7 ran %d times", c.n["7"])
+		}
+	}, embedded.Topic("in", 1), embedded.Topic("other", 1), embedded.Topic("in.t.dlq", 1))
+}

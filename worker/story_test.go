@@ -77,7 +77,7 @@ type running struct {
 	err  error // once done is closed
 }
 
-// start runs a topology. The test's end stops it, if nobody has.
+// start runs a topology.
 func (s *story) start(top *killick.Topology, change ...func(*worker.Config)) *running {
 	s.Helper()
 	cfg := s.cfg
@@ -89,6 +89,11 @@ func (s *story) start(top *killick.Topology, change ...func(*worker.Config)) *ru
 	if err != nil {
 		s.Fatal(err)
 	}
+	return s.run(w)
+}
+
+// run runs a worker. The test's end stops it, if nobody has.
+func (s *story) run(w *worker.Worker) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{Worker: w, s: s, stop: cancel, done: make(chan struct{})}
 	go func() {

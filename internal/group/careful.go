@@ -213,10 +213,10 @@ func (h *hunt) pick() (p *partition.Partition, off int64, is partition.Picked) {
 			continue
 		}
 		off, is := p.Pick()
-		if is == partition.Suspected || is == partition.Convicted {
+		switch is {
+		case partition.Suspected, partition.Convicted, partition.Taking:
 			return p, off, is
-		}
-		if is != partition.Awaited {
+		case partition.NoRoot, partition.Paused: // a pause may last: it is no reason to acquit, nor to stop the others
 			continue
 		}
 		if h.wait.IsZero() {
@@ -231,7 +231,7 @@ func (h *hunt) pick() (p *partition.Partition, off int64, is partition.Picked) {
 	for range ps {
 		h.turn++
 		p := ps[h.turn%len(ps)]
-		if off, is := p.Pick(); is == partition.Suspected {
+		if off, is := p.Pick(); is == partition.Suspected || is == partition.Convicted {
 			return p, off, is
 		}
 	}

@@ -66,8 +66,12 @@ type care struct {
 	// granted: name may start; handed: it has. Until then the partition has something to start, also
 	// where its queue is empty.
 	granted, handed bool
-	// early is an accused root that was started before its turn; offsets.None: there is none.
+	// early is an accused root that was started before its turn, or entered its lane then; offsets.None: there
+	// is none.
 	early int64
+	// behind are the strikes of early while it waits in its lane for another of its key, and a root that is
+	// not accused has its place in state; 0: it does not.
+	behind int
 }
 
 // named is the root that runs alone.
@@ -96,9 +100,19 @@ func (c *care) passed(floor int64) {
 		return
 	}
 	if n := c.name; n != nil && n.c.c.Ended(n.i) {
-		c.name, c.state.Suspect, c.state.Strikes = nil, offsets.None, 0
+		c.drop()
 	}
 	c.state = c.state.Passed(floor)
+}
+
+// drop ends the case of the suspect. The accused that it had displaced is the suspect again. (A death
+// meanwhile forgets that one: a commit has room for one of them.)
+func (c *care) drop() {
+	c.name, c.state = nil, c.state.Dropped()
+	if c.behind > 0 {
+		c.state.Suspect, c.state.Strikes, c.state.Waits = c.early, c.behind, true
+		c.behind = 0
+	}
 }
 
 // reach cuts [from, to) at the horizon.
@@ -161,6 +175,7 @@ func (p *Partition) Accuse(offset int64) {
 	if s.Suspect != offset {
 		s.Suspect, s.Strikes = offset, 0
 	}
+	s.Waits = false
 	p.care.left = p.care.left && !s.TakenOver // unless it was never marked
 	p.care.granted = false
 }
@@ -196,6 +211,8 @@ type Picked uint8
 const (
 	NoRoot    Picked = iota // nothing can be started now
 	Awaited                 // the accused has not been fetched yet
+	Taking                  // the mark of the owner is not committed yet, so the accused cannot run
+	Paused                  // the spout of the accused is paused; other partitions may go on
 	Suspected               // a root is named: commit, then Grant
 	Convicted               // the accused is what kills: Convict
 )
@@ -218,12 +235,16 @@ func (p *Partition) Pick() (offset int64, is Picked) {
 	if accused := c.state.Accused(); accused && off != c.early {
 		ch, i := p.waitingLocked(off)
 		switch {
-		case paused || p.held || c.taking, ch == nil && p.ledger.Next() <= off && !p.paused:
+		case paused:
+			return off, Paused
+		case p.held || c.taking:
+			return off, Taking
+		case ch == nil && p.ledger.Next() <= off && !p.paused:
 			return off, Awaited
 		case ch == nil:
 			// No record any more; or so far behind others that they have to run first, each under
 			// its own name.
-			c.state.Suspect, c.state.Strikes = offsets.None, 0
+			c.drop()
 		default:
 			ch.fresh, c.early = false, off // it ends before its turn
 			if p.lanes != nil && !p.lanes.Enter(ch.lanes[i], place{ch, i}) {
@@ -246,9 +267,16 @@ func (p *Partition) Pick() (offset int64, is Picked) {
 // nameLocked makes a root that was taken the suspect. p.mu is held.
 func (p *Partition) nameLocked(ch *chunk, i int) (offset int64, is Picked) {
 	c, off := &p.care, ch.c.Offset(i)
-	if c.state.Suspect != off {
-		c.state.Suspect, c.state.Strikes = off, 0
+	switch s := &c.state; {
+	case off == c.early && c.behind > 0:
+		s.Suspect, s.Strikes, c.behind = off, c.behind, 0
+	case off != s.Suspect:
+		if s.Accused() {
+			c.behind = s.Strikes
+		}
+		s.Suspect, s.Strikes = off, 0
 	}
+	c.state.Waits = false
 	c.name, c.handed = &named{ch, i}, false
 	if c.state.Convicted() {
 		return off, Convicted
@@ -307,7 +335,8 @@ func (p *Partition) Unname(stopping bool) {
 	if !c.handed && !p.closed {
 		p.started--
 	}
-	c.name, c.granted, c.state.Suspect, c.state.Strikes = nil, false, offsets.None, 0
+	c.granted = false
+	c.drop()
 }
 
 // Convict sets the named root aside unexecuted: it ends when its dead letter is durable.
@@ -328,12 +357,13 @@ func (p *Partition) Convict() {
 }
 
 // Accused reports whether an owner before has died while one root alone ran, and that has not been
-// run here.
+// run here. One that waits in its lane is not meant, unless the turn of somebody who waits has come: others go on.
 func (p *Partition) Accused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drainLocked()
-	return !p.closed && p.care.state.Accused()
+	lane := p.care.early == p.care.state.Suspect && !(p.lanes != nil && p.lanes.Ready())
+	return !p.closed && p.care.state.Accused() && !lane
 }
 
 // Acquit drops the accusation of a record that cannot be fetched: others cannot wait for it for ever.
@@ -341,6 +371,6 @@ func (p *Partition) Acquit() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c := &p.care; c.name == nil {
-		c.state.Suspect, c.state.Strikes = offsets.None, 0
+		c.drop()
 	}
 }

@@ -138,6 +138,98 @@ func TestPick(t *testing.T) {
 	}
 }
 
+// An accused record whose spout is paused stays accused, and is not to blame for a death meanwhile.
+func TestPickWhilePaused(t *testing.T) {
+	f := NewFeed("s", 1000, 1<<20, Hooks{})
+	f.Pause(true)
+	p := taken(t, f, offsets.State{Deaths: 4, Suspect: 5, Strikes: 1, Waits: true, Until: 8})
+	pick(t, p, 5, Paused)
+	deliver(t, p, records(0, 20, 10))
+	pick(t, p, 5, Paused)
+	if m, _ := p.Position(); m.Held.Suspect != 5 || m.Held.Strikes != 1 || !m.Held.Waits || !p.Accused() {
+		t.Errorf("while it is paused: %+v", m.Held)
+	}
+	f.Pause(false)
+	pick(t, p, 5, Suspected)
+	if m, _ := p.Position(); m.Held.Suspect != 5 || m.Held.Strikes != 1 || m.Held.Waits {
+		t.Errorf("before it runs: %+v", m.Held)
+	}
+	p.Grant()
+	r := nextRun(t, f)
+	r.Chunk.EndRun(r.From, r.To)
+	pick(t, p, 0, Suspected)
+	if m, _ := p.Position(); m.Held.Strikes != 0 || m.Held.Waits {
+		t.Errorf("the next one: %+v", m.Held)
+	}
+}
+
+// Nor is it acquitted while the mark of the owner cannot be committed: nothing else could run, either.
+func TestPickBeforeTheMark(t *testing.T) {
+	f := NewFeed("s", 1000, 1<<20, Hooks{})
+	p := f.Open("in", 0, 0, offsets.Map{Held: offsets.State{TakenOver: true, Deaths: 4, Suspect: 5, Strikes: 1, Waits: true, Until: 8}}, false)
+	deliver(t, p, records(0, 20, 10))
+	pick(t, p, 5, Taking)
+	m, _ := p.Position()
+	p.Stored(m)
+	pick(t, p, 5, Suspected)
+}
+
+// An accused record that has to wait in its lane keeps its strikes: others run meanwhile, each under its own
+// name, and it is named again when its turn has come.
+func TestPickBehindItsKey(t *testing.T) {
+	for strikes, is := range map[int]Picked{1: Suspected, 2: Convicted} {
+		f := NewFeed("s", 1000, 1<<20, Hooks{Dead: func(Dead) {}})
+		f.Keep(core.PerKey)
+		p := taken(t, f, offsets.State{Deaths: 4, Suspect: 5, Strikes: strikes, Waits: true, Until: 8})
+		rs := records(0, 20, 10)
+		for i, r := range rs {
+			r.Key = []byte{byte(i)}
+		}
+		deliver(t, p, rs)
+		lane := p.lanes.Of([]byte{5})
+		p.lanes.Enter(lane, place{})
+		held := func(off int64, strikes int, waits bool) {
+			t.Helper()
+			if m, _ := p.Position(); m.Held.Suspect != off || m.Held.Strikes != strikes || m.Held.Waits != waits || !p.Careful() && off == 5 {
+				t.Errorf("it would commit %+v", m.Held)
+			}
+		}
+		if _, is := p.Pick(); is != NoRoot {
+			t.Fatalf("picked behind its key: %v", is)
+		}
+		held(5, strikes, true)
+		for off := range int64(3) {
+			if p.Accused() {
+				t.Error("it has the turn of others")
+			}
+			pick(t, p, off, Suspected)
+			held(off, 0, false)
+			p.Grant()
+			r := nextRun(t, f)
+			if off == 1 { // it waits for something else
+				p.Unname(false)
+				held(5, strikes, true)
+			}
+			r.Chunk.EndRun(r.From, r.To)
+			held(5, strikes, true)
+		}
+		p.lanes.Leave(lane)
+		if !p.Accused() {
+			t.Error("it does not come first when its turn has come")
+		}
+		pick(t, p, 5, is)
+		held(5, strikes, false)
+		if is == Convicted {
+			continue
+		}
+		p.Grant()
+		r := nextRun(t, f)
+		r.Chunk.EndRun(r.From, r.To)
+		held(offsets.None, 0, false)
+		pick(t, p, 3, Suspected)
+	}
+}
+
 // Who is named at two deaths is not executed; it holds its state until the dead letter is durable.
 func TestConvict(t *testing.T) {
 	var dead []Dead

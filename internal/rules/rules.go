@@ -129,4 +129,6 @@ const (
 	// SuspectsRunAlone: in careful mode the whole process runs one root at a time, or it would accuse
 	// one that has done nothing.
 	SuspectsRunAlone = true
+	// WaitingIsNoGuilt: an accused record that waits to be run has no part in a death.
+	WaitingIsNoGuilt = true
 )

@@ -49,6 +49,7 @@ var (
 	TakeOverFirst           = holds("TakeOverFirst")
 	SuspectFirst            = holds("SuspectFirst")
 	SuspectsRunAlone        = holds("SuspectsRunAlone")
+	WaitingIsNoGuilt        = holds("WaitingIsNoGuilt")
 )
 
 // names are all that KILLICK_MUTANT may say.
@@ -93,6 +94,7 @@ var names = []string{
 	"TakeOverFirst",
 	"SuspectFirst",
 	"SuspectsRunAlone",
+	"WaitingIsNoGuilt",
 }
 
 // holds reports whether a rule is in force.

@@ -35,6 +35,7 @@ type Completion struct {
 	Deaths    int   // of owners in a row
 	Suspect   int64 // the offset that ran alone; -1: none
 	Strikes   int   // deaths at which Suspect was named
+	Waits     bool  // Suspect has not run since the last of them
 	Until     int64 // the floor at which the hunt for a killer ends; 0: no hunt
 }
 
@@ -69,7 +70,7 @@ func (c *Completion) each(f func(Span)) {
 //
 // Kind 0: no payload, nothing open. 1: per open offset the distance to the one before. 2: per run of open offsets the
 // distance and length-1. 3: a bitmap from base on. Flag 1: the payload is deflated; 2: taken over; 4, 8, 16, 32: deaths,
-// suspect, until, strikes are there.
+// suspect, until, strikes are there; 64: the suspect waits.
 const (
 	mapVersion  = 1
 	mapChars    = 4096    // the broker's default limit; a longer text cannot have been stored by killick
@@ -115,7 +116,7 @@ func ParseCompletion(metadata string) (*Completion, error) {
 }
 
 func readMap(kind, flags byte, b []byte) (c *Completion, err error) {
-	if flags > 63 {
+	if flags > 127 {
 		return nil, fmt.Errorf("flags %08b", flags)
 	}
 	c = &Completion{TakenOver: flags&2 != 0, Suspect: -1}
@@ -139,9 +140,11 @@ func readMap(kind, flags byte, b []byte) (c *Completion, err error) {
 		return nil, fmt.Errorf("%d deaths, %d strikes", deaths, strikes)
 	case flags&32 != 0 && flags&8 == 0:
 		return nil, errors.New("strikes without a suspect")
+	case flags&64 != 0 && strikes == 0:
+		return nil, errors.New("a suspect that waits without strikes")
 	}
 	c.Base, c.Next = int64(base), int64(base+width)
-	c.Deaths, c.Strikes = int(deaths), int(strikes)
+	c.Deaths, c.Strikes, c.Waits = int(deaths), int(strikes), flags&64 != 0
 	if flags&8 != 0 {
 		c.Suspect = int64(base + suspect)
 	}

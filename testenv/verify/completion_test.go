@@ -51,7 +51,7 @@ func agree(t interface{ Fatalf(string, ...any) }, text string, base int64) {
 	}
 	open := got.list()
 	if got.Base != want.Base || got.Next != want.Next || len(open) != len(want.Open) || got.TakenOver != want.Held.TakenOver ||
-		got.Deaths != want.Held.Deaths || got.Suspect != want.Held.Suspect || got.Strikes != want.Held.Strikes || got.Until != want.Held.Until {
+		got.Deaths != want.Held.Deaths || got.Suspect != want.Held.Suspect || got.Strikes != want.Held.Strikes || got.Waits != want.Held.Waits || got.Until != want.Held.Until {
 		t.Fatalf("%q: %+v here, %+v in offsets", text, got, want)
 	}
 	for i, o := range open {
@@ -108,7 +108,7 @@ func drawMap(rt *rapid.T) offsets.Map {
 	m.Next = min(at, math.MaxInt64)
 	if rapid.Bool().Draw(rt, "suspect") {
 		m.Held.Suspect, m.Held.Strikes = m.Base+rng.Int64N(90), rng.IntN(4)
-		m.Held.Until = m.Base + rng.Int64N(90)
+		m.Held.Until, m.Held.Waits = m.Base+rng.Int64N(90), m.Held.Strikes > 0 && rng.IntN(2) == 0
 	}
 	return m
 }
@@ -163,7 +163,7 @@ func TestCompletionRefuses(t *testing.T) {
 		"empty":             {"", ErrForeign},
 		"a member":          {"consumer-1", ErrForeign},
 		"another version":   {mapOf([]byte{0x21, 0}, 0, 0), ErrForeign},
-		"unknown flag":      {mapOf([]byte{0x10, 64}, 0, 0), ErrCompletion},
+		"unknown flag":      {mapOf([]byte{0x10, 128}, 0, 0), ErrCompletion},
 		"unknown kind":      {mapOf([]byte{0x14, 0}, 0, 0), ErrCompletion},
 		"rest":              {mapOf([]byte{0x10, 0}, 0, 0, 0), ErrCompletion},
 		"long number":       {mapOf([]byte{0x10, 0}, 0x80, 0, 0), ErrCompletion},
@@ -175,6 +175,7 @@ func TestCompletionRefuses(t *testing.T) {
 		"bitmap short":      {mapOf([]byte{0x13, 0}, 0, 9, 1), ErrCompletion},
 		"bit behind":        {mapOf([]byte{0x13, 0}, 0, 3, 8), ErrCompletion},
 		"strikes alone":     {mapOf([]byte{0x10, 32}, 0, 3, 1), ErrCompletion},
+		"waits for nothing": {mapOf([]byte{0x10, 64 | 8}, 0, 3, 1), ErrCompletion},
 		"not deflated":      {mapOf([]byte{0x11, 1}, 0, 3, 0xff), ErrCompletion},
 		"inflates too much": {mapOf([]byte{0x13, 1}, append([]byte{0, 3}, pack(make([]byte, 40_000))...)...), ErrCompletion},
 		"behind the end":    {mapOf([]byte{0x11, 1}, append([]byte{0, 3}, append(pack([]byte{1}), 7)...)...), ErrCompletion},

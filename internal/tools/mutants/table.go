@@ -58,4 +58,5 @@ var table = []mutant{
 	{"TakeOverFirst", "G4", ".", "TestG4RecordThatKills", false},
 	{"SuspectFirst", "G4", ".", "TestG4RecordThatKills", false},
 	{"SuspectsRunAlone", "G4", ".", "TestG4RecordThatKills", false},
+	{"WaitingIsNoGuilt", "G4", "./offsets", "TestTakeOver", false},
 }
