@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && killick_crash
 
 package proof
 
@@ -186,6 +186,7 @@ func underLoad(t *testing.T, k *kafkaenv.Cluster, f func(w *world, c *tally, in 
 
 // TestOnlyBrokerKilled (row 15): the only broker is killed and comes back.
 func TestOnlyBrokerKilled(t *testing.T) {
+	t.Parallel()
 	k := kafkaenv.Start(t)
 	underLoad(t, k, func(w *world, c *tally, in string) {
 		for range rounds(2, 10) {
@@ -206,6 +207,7 @@ func TestOnlyBrokerKilled(t *testing.T) {
 // TestBrokerOfThree (rows 15 and 16, at-least-once): the leader of a partition is killed, the
 // group's coordinator is killed, a broker is paused, and all are bounced one after the other.
 func TestBrokerOfThree(t *testing.T) {
+	t.Parallel()
 	k := kafkaenv.Start(t, kafkaenv.Brokers(3))
 	back := func(w *world, b *kafkaenv.Broker) {
 		if err := b.Start(w.ctx()); err != nil {
@@ -223,7 +225,7 @@ func TestBrokerOfThree(t *testing.T) {
 		if err := leader.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		w.flowing(c, 3000) // other partitions' records alone would not last
+		w.flowing(c, 2000) // other partitions' records alone would not last
 		back(w, leader)
 
 		coordinator, err := k.Coordinator(w.ctx(), w.name)
@@ -233,18 +235,18 @@ func TestBrokerOfThree(t *testing.T) {
 		if err := coordinator.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		w.flowing(c, 3000)
+		w.flowing(c, 2000)
 		back(w, coordinator)
 
 		paused := k.Brokers()[0]
 		if err := paused.Pause(); err != nil {
 			t.Fatal(err)
 		}
-		w.flowing(c, 3000)
+		w.flowing(c, 2000)
 		if err := paused.Resume(); err != nil {
 			t.Fatal(err)
 		}
-		for range rounds(1, 3) {
+		for range rounds(0, 3) {
 			for _, b := range k.Brokers() {
 				if err := b.Stop(w.ctx()); err != nil {
 					t.Fatal(err)

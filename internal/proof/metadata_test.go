@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && killick_crash
 
 package proof
 
@@ -24,6 +24,7 @@ import (
 // TestMetadataLimit: what the size of the completion map is made for. Kafka counts UTF-16 units, and
 // takes 4096.
 func TestMetadataLimit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, kafka.Use(t))
 	in := w.topic("in", 1)
 	for _, tt := range []struct {
@@ -50,6 +51,7 @@ func TestMetadataLimit(t *testing.T) {
 // is larger than a map can say. What Kafka accepts is as much as fits, and a restart runs only what
 // has not ended and what did not fit.
 func TestMapAtTheLimit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, kafka.Use(t))
 	in := w.topic("in", 1)
 	const n = 60_000

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && killick_crash
 
 package proof
 
@@ -21,6 +21,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/bolt"
+	"github.com/killick-io/killick/testenv/faults"
 	"github.com/killick-io/killick/testenv/kafkaenv"
 	"github.com/killick-io/killick/worker"
 )
@@ -28,7 +29,12 @@ import (
 // kafka is the broker of all tests that do not break it.
 var kafka = kafkaenv.NewShared()
 
-func TestMain(m *testing.M) { os.Exit(kafka.Main(m.Run)) }
+func TestMain(m *testing.M) {
+	if faults.Role() != "" {
+		os.Exit(programMain())
+	}
+	os.Exit(kafka.Main(m.Run))
+}
 
 // full says that tests take their full number of rounds.
 var full = os.Getenv("KILLICK_FULL") == "1"
@@ -49,12 +55,7 @@ type world struct {
 func newWorld(t *testing.T, k *kafkaenv.Cluster) *world {
 	t.Helper()
 	w := &world{T: t, k: k, name: strings.ToLower(strings.NewReplacer("/", ".", " ", "-").Replace(t.Name())), logs: new(logs)}
-	cl, err := kgo.NewClient(k.ClientOpts(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cl.Close)
-	w.cl, w.adm = cl, kadm.NewClient(cl)
+	w.connect()
 	t.Cleanup(func() {
 		if t.Failed() {
 			lines := strings.SplitAfter(w.logs.text(), "\n")
@@ -62,6 +63,17 @@ func newWorld(t *testing.T, k *kafkaenv.Cluster) *world {
 		}
 	})
 	return w
+}
+
+// connect makes new clients, which have seen nothing yet.
+func (w *world) connect() {
+	w.Helper()
+	cl, err := kgo.NewClient(w.k.ClientOpts(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))...)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(cl.Close)
+	w.cl, w.adm = cl, kadm.NewClient(cl)
 }
 
 // ctx ends with the test, or after the limit.
@@ -200,13 +212,12 @@ func (w *world) positions(ctx context.Context, topic string) (map[int32]int64, e
 // ends is where each partition of a topic ends: the last stable offset.
 func (w *world) ends(topic string) map[int32]int64 {
 	w.Helper()
-	got, err := w.adm.ListCommittedOffsets(w.ctx(), topic)
-	if err == nil {
-		err = got.Error()
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	var got kadm.ListedOffsets
+	w.until("the ends of "+topic+" are told", func() bool { // a leader may be missing for a moment
+		var err error
+		got, err = w.adm.ListCommittedOffsets(w.ctx(), topic)
+		return err == nil && got.Error() == nil
+	})
 	at := map[int32]int64{}
 	got.Each(func(o kadm.ListedOffset) { at[o.Partition] = o.Offset })
 	return at

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && killick_crash
 
 package proof
 
@@ -75,6 +75,7 @@ func (r right) acl(prefix string) *kadm.ACLBuilder {
 // TestRights (row 69): a worker runs with just the rights that docs/security.md lists, and without
 // any one of them it ends soon, with an error that names what it lacks.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	k := kafkaenv.Start(t, kafkaenv.User("orders", canary), kafkaenv.ACLs())
 	rights := documented(t)
 	if len(rights) < 4 {

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && killick_crash
 
 package proof
 
@@ -52,6 +52,7 @@ func password(mechanism, word string) func(*worker.Config) {
 // TestSecurity (rows 70 and 71): each right way in works, each wrong one is refused within five
 // seconds, by a line that names it, and a password is nowhere to be read.
 func TestSecurity(t *testing.T) {
+	t.Parallel()
 	users := []kafkaenv.Option{kafkaenv.User("alice", canary)}
 	good := kafkaenv.Start(t, append(users, kafkaenv.WithTLS(kafkaenv.ServerTLS{}), kafkaenv.Topic("in", 1))...)
 	elsewhere := kafkaenv.Start(t, append(users, kafkaenv.WithTLS(kafkaenv.ServerTLS{Host: "elsewhere.example"}))...)

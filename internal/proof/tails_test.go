@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && killick_crash
 
 package proof
 
@@ -65,6 +65,7 @@ func (w *world) visible(topic string) (all []int64) {
 // TestEveryTail (S8, rows 10 and 11): whatever a log ends with, what is committed reaches its end
 // within 15 seconds without new input, and a restart runs nothing again.
 func TestEveryTail(t *testing.T) {
+	t.Parallel()
 	k := kafkaenv.Start(t, kafkaenv.Property("log.cleaner.backoff.ms", "100"), kafkaenv.Property("log.retention.check.interval.ms", "300"),
 		kafkaenv.Property("log.initial.task.delay.ms", "100"))
 	w := newWorld(t, k)

@@ -32,6 +32,9 @@ type Log struct {
 	err      error // of the write that failed, or ErrClosed
 }
 
+// Proc is the name of the process that the file is of.
+func (l *Log) Proc() string { return l.proc }
+
 // ErrLog says that an event file takes no more lines.
 var ErrLog = errors.New("faults: the event file takes no more lines")
 

@@ -28,7 +28,7 @@
 //
 // The brokers are Kafka as released, with a few settings for tests: small buffers, a group's first
 // member does not wait for others (group.initial.rebalance.delay.ms=0), session timeouts from
-// 100 ms on, a broker counts as dead after a second without a heartbeat, four partitions for each
+// 100 ms on, a broker counts as dead after three seconds without a heartbeat, four partitions for each
 // internal topic, and topics are not made by asking for them. [Property] changes any of them.
 //
 // # Clusters

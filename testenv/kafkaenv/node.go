@@ -68,7 +68,7 @@ func (b *Broker) Resume() error { return b.signal(syscall.SIGCONT) }
 
 // Start starts a killed or stopped broker again, on its data and its addresses, and waits until it
 // takes part in the cluster. A broker that was killed is let in when the controller has missed it:
-// about two seconds after the kill.
+// about four seconds after the kill.
 func (b *Broker) Start(ctx context.Context) error {
 	if err := b.start(); err != nil {
 		return err

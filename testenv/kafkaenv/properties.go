@@ -41,7 +41,7 @@ func (n *node) properties() map[string]string {
 
 		"group.initial.rebalance.delay.ms":                            "0",    // default 3000, at each first join
 		"group.min.session.timeout.ms":                                "100",  // default 6000
-		"broker.session.timeout.ms":                                   "1000", // default 9000: a killed broker comes back no sooner
+		"broker.session.timeout.ms":                                   "3000", // default 9000: a killed broker comes back no sooner; shorter ones a busy machine misses
 		"broker.heartbeat.interval.ms":                                "200",
 		"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200", // default 10000
 		// The cleaner takes 128 MB of heap otherwise, after the broker has answered.
