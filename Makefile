@@ -1,5 +1,6 @@
 # Needs Go (the version that go.mod names) and nothing else; with a C compiler the tests run under
-# the race detector, too. Tools are pinned in go.mod and run by go tool.
+# the race detector, too, and with Java 17 and Maven those run that need Apache Kafka: the others skip
+# them, and CI=true makes that a failure. Tools are pinned in go.mod and run by go tool.
 SHELL := /bin/sh
 GO ?= go
 # The packages that take longest come first, so that both processors are busy to the end.
@@ -24,7 +25,9 @@ help: ## Print this
 
 # Under the race detector everything is built once, for vet, mutants and tests alike. The package
 # that is built to find out is the one of the standard library that needs a C compiler. Allocations
-# are counted without the detector. Debugging tables are left out of the test programs (-w): linking
+# are counted without the detector. What needs Apache Kafka runs beside real processes, in a build
+# that they can be made to die in (killick_crash), without the detector; three tests at a time, since
+# most of the time they wait. Debugging tables are left out of the test programs (-w): linking
 # them is a tenth of the time on an empty machine.
 test: ## Vet, the short list of mutants, all tests (with -race if there is a C compiler)
 	@if CGO_ENABLED=1 $(GO) build -race runtime/cgo 2>/dev/null; then race=-race; CGO_ENABLED=1; export CGO_ENABLED; \
@@ -33,6 +36,7 @@ test: ## Vet, the short list of mutants, all tests (with -race if there is a C c
 	$(GO) vet $$race ./...; \
 	$(GO) run ./internal/tools/mutants -short $$race; \
 	if [ -n "$$race" ]; then $(GO) run ./internal/tools/gotest -vet=off -run 'Allocs' ./internal/engine ./internal/core ; fi; \
+	$(GO) run ./internal/tools/gotest -tags killick_crash -ldflags=-w -parallel 3 -timeout 20m ./internal/proof; \
 	$(GO) run ./internal/tools/gotest -vet=off -ldflags=-w -timeout 10m $$race $(PKG)
 
 # In CI before the tests, which then find everything built.
