@@ -86,7 +86,7 @@ func TestRun(t *testing.T) {
 		{"passes", []string{"-run=^Example$", "./testdata/pass"}, 0, "1 passed, 0 failed, 0 skipped"},
 		{"fails", []string{"./testdata/fail"}, 1, "1 passed, 1 failed, 1 skipped"},
 		{"does not build", []string{"./testdata/broken"}, 1, "0 passed, 1 failed, 0 skipped"},
-		{"all skipped", []string{"-run=^TestPass$", "./testdata/fail"}, 0, "0 passed, 0 failed, 1 skipped"},
+		{"all skipped", []string{"-run=^TestSkip$", "./testdata/fail"}, 0, "0 passed, 0 failed, 1 skipped"},
 		{"nothing ran", []string{"-run=^NoSuch$", "./testdata/pass"}, 1, "0 passed, 0 failed, 0 skipped"},
 		{"no such package", []string{"./testdata/none"}, 1, "0 passed, 1 failed, 0 skipped"},
 	} {
