@@ -324,7 +324,7 @@ func (w *Worker) build(ctx context.Context) error {
 		w.clients = append(w.clients, cl)
 		w.lettersClient = cl
 		w.letters = outbox.NewDeadLetters(outbox.DeadLetterConfig{Client: cl, Topology: w.spec.Name, Group: w.cfg.Group,
-			Partitions: w.dlqPartitions, Timeout: min(w.cfg.DeliveryTimeout, deadLetterTime), Failed: w.sayer.deadLetter})
+			Known: w.dlqKnown, Partitions: w.dlqPartitions, Timeout: min(w.cfg.DeliveryTimeout, deadLetterTime), Failed: w.sayer.deadLetter})
 	}
 	for i := range w.spec.Spouts {
 		s := &w.spec.Spouts[i]
@@ -458,8 +458,16 @@ func (w *Worker) ensureDLQ(ctx context.Context, t kafka.Topic) error {
 	return nil
 }
 
-// dlqPartitions is the dead letters' question, from their own goroutine. After a failed write it
-// looks again, for all letters of a topic once in a second.
+// dlqKnown is what is known of the dead-letter topic of a source.
+func (w *Worker) dlqKnown(source string) (partitions int, ok bool) {
+	if v, ok := w.dlqs.Load(source); ok {
+		return v.(dlq).partitions, true
+	}
+	return 0, false
+}
+
+// dlqPartitions is the dead letters' question, from goroutines of theirs, one for each topic at most. After a
+// failed write it looks again, for all letters of a topic once in a second.
 func (w *Worker) dlqPartitions(ctx context.Context, source string, again bool) (int, error) {
 	if v, ok := w.dlqs.Load(source); ok {
 		if d := v.(dlq); !again || time.Since(d.at) < time.Second {

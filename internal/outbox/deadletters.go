@@ -50,16 +50,19 @@ const (
 
 // DeadLetters writes dead letters: <topic>.<topology>.dlq, in the partition of the same number. A
 // root ends when its dead letter is durable. What cannot be written is tried again, with back-off
-// and without end: the offset stays. One goroutine, Run, does the waiting; the queue is bounded
-// by the pending limits.
+// and without end: the offset stays. One goroutine, Run, does the waiting and writes; what has to be asked
+// about a topic is asked beside it (see asks), so that one that answers slowly holds up no other. The queue is
+// bounded by the pending limits.
 type DeadLetters struct {
 	cfg  DeadLetterConfig
 	ends deadlines
 
 	mu     sync.Mutex
 	queue  []letter
-	taken  int // off the queue, not written yet
-	flying int // written, not durable yet
+	flying map[string]int // off the queue and not durable yet, by dead-letter topic
+	// solo are the dead-letter topics of which a letter is flying that is written alone.
+	solo   map[string]bool
+	asks   asks
 	stats  DeadLetterStats
 	signal chan struct{}
 	// failing are the dead-letter topics whose last write has failed, while a letter waits for it.
@@ -75,6 +78,8 @@ type DeadLetterConfig struct {
 	// wanted and it is missing. again says that a write has failed: what was known of the topic
 	// may not be true any more.
 	Partitions func(ctx context.Context, sourceTopic string, again bool) (int, error)
+	// Known returns what Partitions would, if that needs no question; nil: it always does.
+	Known func(sourceTopic string) (n int, ok bool)
 	// Timeout bounds one try.
 	Timeout time.Duration
 	// Wait is the back-off between tries.
@@ -102,15 +107,18 @@ type failure struct {
 // letter is one dead letter on its way.
 type letter struct {
 	d     partition.Dead
+	topic string // the dead-letter topic
 	tries int
 	cut   int  // how much is left out; see build
 	now   bool // the record's own timestamp was refused
 	at    time.Time
 	// changed: the last try failed by the record's own fault, and the next one is another record.
 	changed bool
-	// alone: it was refused as too large in a batch, perhaps with others. It is written by itself
-	// from then on, so that the next such answer is about it.
+	// alone: it was refused as too large in a batch, perhaps with others. It is written by itself, of its
+	// topic, from then on, so that the next such answer is about it.
 	alone bool
+	// partitions is an answer to Partitions, for the next try; 0: there is none.
+	partitions int
 	// failed is why it waits; guarded by DeadLetters.mu.
 	failed *failure
 }
@@ -127,12 +135,12 @@ func NewDeadLetters(cfg DeadLetterConfig) *DeadLetters {
 		cfg.Failed = func(string, error, time.Duration) {}
 	}
 	return &DeadLetters{cfg: cfg, ends: deadlines{after: cfg.Timeout}, signal: make(chan struct{}, 1), stats: DeadLetterStats{ByReason: map[string]int64{}},
-		failing: map[string]*failure{}}
+		flying: map[string]int{}, solo: map[string]bool{}, asks: asks{of: map[string]*question{}}, failing: map[string]*failure{}}
 }
 
 // Put takes d over. It does not block.
 func (w *DeadLetters) Put(d partition.Dead) {
-	w.push(letter{d: d, at: time.Now()})
+	w.push(letter{d: d, topic: Topic(d.Topic(), w.cfg.Topology), at: time.Now()})
 }
 
 func (w *DeadLetters) push(l letter) {
@@ -158,7 +166,10 @@ func (w *DeadLetters) Stats() DeadLetterStats {
 	for k, v := range w.stats.ByReason {
 		s.ByReason[k] = v
 	}
-	s.Waiting = len(w.queue) + w.taken + w.flying
+	s.Waiting = len(w.queue)
+	for _, n := range w.flying {
+		s.Waiting += n
+	}
 	for _, f := range w.failing {
 		if s.Since.IsZero() || f.since.Before(s.Since) {
 			s.Since, s.Err = f.since, f.err
@@ -168,15 +179,15 @@ func (w *DeadLetters) Stats() DeadLetterStats {
 }
 
 // noteLocked says that a topic cannot be written to, and that l waits for it. w.mu is held.
-func (w *DeadLetters) noteLocked(l *letter, topic string, err error) {
-	f := w.failing[topic]
+func (w *DeadLetters) noteLocked(l *letter, err error) {
+	f := w.failing[l.topic]
 	if f == nil {
 		f = &failure{since: time.Now()}
-		w.failing[topic] = f
+		w.failing[l.topic] = f
 	}
-	f.err = fmt.Errorf("topic %q: %w", topic, err)
+	f.err = fmt.Errorf("topic %q: %w", l.topic, err)
 	if l.failed != f {
-		w.dropLocked(l, topic)
+		w.dropLocked(l)
 		f.letters++
 		l.failed = f
 	}
@@ -184,14 +195,14 @@ func (w *DeadLetters) noteLocked(l *letter, topic string, err error) {
 
 // dropLocked says that l does not wait any more. Of a topic that nobody waits for it is not known
 // whether it can be written to. w.mu is held.
-func (w *DeadLetters) dropLocked(l *letter, topic string) {
+func (w *DeadLetters) dropLocked(l *letter) {
 	f := l.failed
 	if f == nil {
 		return
 	}
 	l.failed = nil
-	if f.letters--; f.letters == 0 && w.failing[topic] == f {
-		delete(w.failing, topic)
+	if f.letters--; f.letters == 0 && w.failing[l.topic] == f {
+		delete(w.failing, l.topic)
 	}
 }
 
@@ -199,17 +210,11 @@ func (w *DeadLetters) dropLocked(l *letter, topic string) {
 func (w *DeadLetters) Run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	defer w.asks.wg.Wait()
 	for {
 		wait := time.Hour
 		for _, l := range w.due(&wait) {
-			if l.alone {
-				w.quiet(ctx)
-			}
 			w.write(ctx, l)
-			if l.alone {
-				w.quiet(ctx)
-				wait = 0 // quiet has taken signals
-			}
 		}
 		timer.Reset(wait)
 		select {
@@ -221,78 +226,108 @@ func (w *DeadLetters) Run(ctx context.Context) {
 	}
 }
 
-// quiet waits until no dead letter is under way.
-func (w *DeadLetters) quiet(ctx context.Context) {
-	for {
-		w.mu.Lock()
-		n := w.flying
-		w.mu.Unlock()
-		if n == 0 {
-			return
-		}
-		select {
-		case <-w.signal:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// due takes what may be written now, and sets wait to the time until the next.
+// due takes what may be written now, and sets wait to the time until the next. A letter that is written alone
+// waits until none of its topic is flying, and those behind it wait for it. Of a topic that cannot be written
+// to one letter at a time finds out whether it can: more of them would fill the client, which blocks all topics
+// then. Each letter that lands wakes Run.
 func (w *DeadLetters) due(wait *time.Duration) []letter {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
 	var out []letter
+	var closed map[string]bool // topics of which nothing more is taken now
 	keep := w.queue[:0]
 	for _, l := range w.queue {
 		switch left := l.at.Sub(now); {
 		case l.d.Gone():
-			w.dropLocked(&l, Topic(l.d.Topic(), w.cfg.Topology))
-		case left <= 0:
-			out = append(out, l)
-		default:
+			w.dropLocked(&l)
+		case left > 0:
 			keep = append(keep, l)
 			*wait = min(*wait, left)
+		case w.solo[l.topic] || closed[l.topic] || w.failing[l.topic] != nil && w.flying[l.topic] > 0:
+			keep = append(keep, l)
+		case l.alone && w.flying[l.topic] > 0:
+			keep = append(keep, l)
+			if closed == nil {
+				closed = map[string]bool{}
+			}
+			closed[l.topic] = true
+		default:
+			out = append(out, l)
+			w.flying[l.topic]++
+			if l.alone {
+				w.solo[l.topic] = true
+			}
 		}
 	}
 	clear(w.queue[len(keep):])
 	w.queue = keep
-	w.taken = len(out)
 	return out
 }
 
+// landLocked says that a letter is not flying any more. w.mu is held.
+func (w *DeadLetters) landLocked(l *letter) {
+	if w.flying[l.topic]--; w.flying[l.topic] == 0 {
+		delete(w.flying, l.topic)
+	}
+	if l.alone {
+		delete(w.solo, l.topic)
+	}
+}
+
 func (w *DeadLetters) write(ctx context.Context, l letter) {
-	w.mu.Lock()
-	w.taken--
-	w.flying++
-	w.mu.Unlock()
-	topic := Topic(l.d.Topic(), w.cfg.Topology)
-	n, err := w.cfg.Partitions(ctx, l.d.Topic(), l.tries > 0 && !l.changed)
-	if err != nil {
-		w.written(ctx, l, topic, err)
-		return
+	n := l.partitions
+	if l.partitions = 0; n == 0 {
+		again := l.tries > 0 && !l.changed
+		if !again && w.cfg.Known != nil {
+			n, _ = w.cfg.Known(l.d.Topic())
+		}
+		if n == 0 {
+			w.ask(ctx, l, again)
+			return
+		}
 	}
 	r := w.build(l)
-	r.Topic, r.Partition, r.Context = topic, l.d.Partition()%int32(n), w.ends.next()
-	w.cfg.Client.Produce(ctx, r, func(_ *kgo.Record, err error) { w.written(ctx, l, topic, err) })
+	r.Topic, r.Partition, r.Context = l.topic, l.d.Partition()%int32(n), w.ends.next()
+	// Produce would wait for room in the client: letters of other topics may have it all, for Timeout.
+	w.cfg.Client.TryProduce(ctx, r, func(_ *kgo.Record, err error) {
+		if errors.Is(err, kgo.ErrMaxBuffered) {
+			w.back(l, n)
+			return
+		}
+		w.written(ctx, l, err)
+	})
+}
+
+// fullTime is how long a letter waits that the client has no room for.
+const fullTime = 100 * time.Millisecond
+
+// back puts a letter back that was not tried, since the client is full. n is what is known of its topic.
+func (w *DeadLetters) back(l letter, n int) {
+	w.mu.Lock()
+	w.landLocked(&l)
+	l.partitions, l.at = n, time.Now().Add(fullTime)
+	w.queue = append(w.queue, l)
+	w.mu.Unlock()
+	w.poke()
 }
 
 // written ends the root, or plans the next try. It runs on the client's goroutine, too.
-func (w *DeadLetters) written(ctx context.Context, l letter, topic string, err error) {
+func (w *DeadLetters) written(ctx context.Context, l letter, err error) {
 	if err == nil || !rules.DeadLetterBeforeEnd {
 		w.mu.Lock()
-		w.flying--
+		w.landLocked(&l)
 		w.stats.Written++
 		w.stats.ByReason[l.d.Cause.Reason]++
-		delete(w.failing, topic)
-		w.dropLocked(&l, topic)
+		delete(w.failing, l.topic)
+		w.dropLocked(&l)
 		w.mu.Unlock()
 		crash.At(crash.LetterWritten)
 		l.d.Done()
 		w.poke()
 		return
 	}
+	landed := l // as it was flying
 	l.tries++
 	wait := time.Duration(0)
 	l.changed = true
@@ -307,15 +342,15 @@ func (w *DeadLetters) written(ctx context.Context, l letter, topic string, err e
 		l.changed = false
 		wait = w.cfg.Wait.Delay(l.tries)
 		if ctx.Err() == nil {
-			w.cfg.Failed(topic, err, wait)
+			w.cfg.Failed(l.topic, err, wait)
 		}
 	}
 	l.at = time.Now().Add(wait)
 	w.mu.Lock()
-	w.flying--
+	w.landLocked(&landed)
 	if wait > 0 {
 		w.stats.Errors++
-		w.noteLocked(&l, topic, err)
+		w.noteLocked(&l, err)
 	}
 	w.mu.Unlock()
 	w.push(l)
