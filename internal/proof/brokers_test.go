@@ -187,7 +187,7 @@ func underLoad(t *testing.T, k *kafkaenv.Cluster, f func(w *world, c *tally, in 
 // TestOnlyBrokerKilled (row 15): the only broker is killed and comes back.
 func TestOnlyBrokerKilled(t *testing.T) {
 	t.Parallel()
-	k := kafkaenv.Start(t)
+	k := cluster(t)
 	underLoad(t, k, func(w *world, c *tally, in string) {
 		for range rounds(2, 10) {
 			b := k.Brokers()[0]
@@ -208,7 +208,7 @@ func TestOnlyBrokerKilled(t *testing.T) {
 // group's coordinator is killed, a broker is paused, and all are bounced one after the other.
 func TestBrokerOfThree(t *testing.T) {
 	t.Parallel()
-	k := kafkaenv.Start(t, kafkaenv.Brokers(3))
+	k := cluster(t, kafkaenv.Brokers(3))
 	back := func(w *world, b *kafkaenv.Broker) {
 		if err := b.Start(w.ctx()); err != nil {
 			t.Fatal(err)

@@ -103,6 +103,73 @@ func TestPlannedMoves(t *testing.T) {
 	}
 }
 
+// TestPlaceKeepsItsPartitions: a worker with a place that is killed, and one that is stopped, come back
+// within their session to their partitions, and the group does not notice: its generation stays.
+func TestPlaceKeepsItsPartitions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, kafka.Use(t))
+	f := w.launch(program{placed: true, commit: 100 * time.Millisecond, rate: 500}, "a", "b") // one of them leads the group
+	f.settled(2)
+	before := f.generations()
+	for range rounds(1, 5) {
+		for _, name := range []string{"a", "b"} {
+			p := f.ps.Process(name)
+			must(t, p.Kill())
+			must(t, p.Start())
+			f.working()
+			must(t, p.Term())
+			_, err := p.Wait(f.ctx())
+			must(t, err)
+			must(t, p.Start())
+			f.working()
+		}
+	}
+	bound := int64(f.partitions*f.pending) + int64(f.commit.Seconds()*float64(f.rate))*2
+	after := f.generations()
+	if slices.Max(before) != slices.Max(after) {
+		t.Errorf("commits were made in generations %v, and after the restarts in %v", before, after)
+	}
+	f.finish(verify.Rules{Duplicates: verify.Duplicates{PerCrash: bound, Outputs: -1, DeadLetters: -1}})
+}
+
+// settled waits until so many members have partitions.
+func (f *fleet) settled(members int) {
+	f.Helper()
+	f.until("the partitions are shared out", func() bool {
+		got, err := f.adm.DescribeGroups(f.ctx(), f.name)
+		if err != nil || got[f.name].State != "Stable" {
+			return false
+		}
+		n := 0
+		for _, m := range got[f.name].Members {
+			if a, ok := m.Assigned.AsConsumer(); ok && len(a.Topics) > 0 {
+				n++
+			}
+		}
+		return n == members
+	})
+}
+
+// generations are those in which commits were made, each once.
+func (f *fleet) generations() (all []int32) {
+	f.Helper()
+	files, err := verify.EventDir(f.ps.Dir())
+	must(f, err)
+	for _, file := range files {
+		r, err := file.Open()
+		must(f, err)
+		for e, err := range verify.Events(r, file.Name) {
+			must(f, err)
+			if e.Kind == "committed" && e.Error == "" && !slices.Contains(all, e.Generation) {
+				all = append(all, e.Generation)
+			}
+		}
+		must(f, r.Close())
+	}
+	slices.Sort(all)
+	return all
+}
+
 // TestFrozen (row 4, S9): processes stand still for longer than their session and go on. What they
 // want to commit then is refused, and no position goes back.
 func TestFrozen(t *testing.T) {

@@ -27,7 +27,26 @@ import (
 )
 
 // kafka is the broker of all tests that do not break it.
-var kafka = kafkaenv.NewShared()
+var kafka = kafkaenv.NewShared(release()...)
+
+// release is the Kafka that KILLICK_TEST_KAFKA names: a version, or tv1 for the latest one with the
+// protocol for transactions before KIP-890. Default: the latest one as it is.
+func release() []kafkaenv.Option {
+	switch v := os.Getenv("KILLICK_TEST_KAFKA"); v {
+	case "":
+		return nil
+	case "tv1":
+		return []kafkaenv.Option{kafkaenv.TransactionVersion(1)}
+	default:
+		return []kafkaenv.Option{kafkaenv.Version(v)}
+	}
+}
+
+// cluster is a cluster for one test alone.
+func cluster(t *testing.T, opts ...kafkaenv.Option) *kafkaenv.Cluster {
+	t.Helper()
+	return kafkaenv.Start(t, append(release(), opts...)...)
+}
 
 func TestMain(m *testing.M) {
 	if faults.Role() != "" {

@@ -76,7 +76,7 @@ func (r right) acl(prefix string) *kadm.ACLBuilder {
 // any one of them it ends soon, with an error that names what it lacks.
 func TestRights(t *testing.T) {
 	t.Parallel()
-	k := kafkaenv.Start(t, kafkaenv.User("orders", canary), kafkaenv.ACLs())
+	k := cluster(t, kafkaenv.User("orders", canary), kafkaenv.ACLs())
 	rights := documented(t)
 	if len(rights) < 4 {
 		t.Fatalf("docs/security.md lists %d rights", len(rights))

@@ -244,7 +244,7 @@ func TestPartitionsAreAdded(t *testing.T) {
 // nothing is committed past its end.
 func TestUncleanElection(t *testing.T) {
 	t.Parallel()
-	k := kafkaenv.Start(t, kafkaenv.Brokers(2), kafkaenv.Property("min.insync.replicas", "1"), kafkaenv.Property("unclean.leader.election.enable", "true"))
+	k := cluster(t, kafkaenv.Brokers(2), kafkaenv.Property("min.insync.replicas", "1"), kafkaenv.Property("unclean.leader.election.enable", "true"))
 	w := newWorld(t, k)
 	in := w.topic("in", 1)
 	w.write(in, 0, numbers(0, 100)...)

@@ -54,9 +54,9 @@ func password(mechanism, word string) func(*worker.Config) {
 func TestSecurity(t *testing.T) {
 	t.Parallel()
 	users := []kafkaenv.Option{kafkaenv.User("alice", canary)}
-	good := kafkaenv.Start(t, append(users, kafkaenv.WithTLS(kafkaenv.ServerTLS{}), kafkaenv.Topic("in", 1))...)
-	elsewhere := kafkaenv.Start(t, append(users, kafkaenv.WithTLS(kafkaenv.ServerTLS{Host: "elsewhere.example"}))...)
-	expired := kafkaenv.Start(t, append(users, kafkaenv.WithTLS(kafkaenv.ServerTLS{Expired: true}))...)
+	good := cluster(t, append(users, kafkaenv.WithTLS(kafkaenv.ServerTLS{}), kafkaenv.Topic("in", 1))...)
+	elsewhere := cluster(t, append(users, kafkaenv.WithTLS(kafkaenv.ServerTLS{Host: "elsewhere.example"}))...)
+	expired := cluster(t, append(users, kafkaenv.WithTLS(kafkaenv.ServerTLS{Expired: true}))...)
 
 	ca := func(k *kafkaenv.Cluster) func(*worker.Config) {
 		name := file(t, k.CA().PEM)

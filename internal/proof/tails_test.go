@@ -66,7 +66,7 @@ func (w *world) visible(topic string) (all []int64) {
 // within 15 seconds without new input, and a restart runs nothing again.
 func TestEveryTail(t *testing.T) {
 	t.Parallel()
-	k := kafkaenv.Start(t, kafkaenv.Property("log.cleaner.backoff.ms", "100"), kafkaenv.Property("log.retention.check.interval.ms", "300"),
+	k := cluster(t, kafkaenv.Property("log.cleaner.backoff.ms", "100"), kafkaenv.Property("log.retention.check.interval.ms", "300"),
 		kafkaenv.Property("log.initial.task.delay.ms", "100"))
 	w := newWorld(t, k)
 	compacted := []string{"cleanup.policy", "compact", "segment.ms", "100", "min.cleanable.dirty.ratio", "0.0001", "delete.retention.ms", "0"}
