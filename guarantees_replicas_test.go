@@ -68,7 +68,10 @@ func TestG7MovesAreReleased(t *testing.T) {
 			defer close(fed)
 			for {
 				for p := range int32(partitions) {
-					w.produce("in", p, 1)
+					if err := w.send("in", p, 1); err != nil {
+						w.Error(err)
+						return
+					}
 				}
 				select {
 				case <-stop:

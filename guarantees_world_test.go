@@ -111,16 +111,21 @@ func (w *world) ctx() context.Context {
 	return ctx
 }
 
-// produce writes n numbered records into a partition.
+// produce writes n numbered records into a partition. From another goroutine than the test's: send.
 func (w *world) produce(topic string, p int32, n int) {
 	w.Helper()
+	if err := w.send(topic, p, n); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// send is produce without a verdict: Fatal ends the goroutine that it is called in, not the test.
+func (w *world) send(topic string, p int32, n int) error {
 	var rs []*kgo.Record
 	for i := range n {
 		rs = append(rs, &kgo.Record{Topic: topic, Partition: p, Key: fmt.Appendf(nil, "k%d", i%17), Value: fmt.Appendf(nil, "%d", i)})
 	}
-	if err := w.b.Produce(w.ctx(), rs...); err != nil {
-		w.Fatal(err)
-	}
+	return w.b.Produce(w.ctx(), rs...)
 }
 
 // committed returns a partition's committed offset, -1 if there is none.

@@ -97,7 +97,10 @@ func TestMovesAreFree(t *testing.T) {
 			defer func() { fed <- n }()
 			for {
 				for p := range int32(partitions) {
-					s.produce("in", p, numbers(n, n+2)...)
+					if err := s.send("in", p, numbers(n, n+2)...); err != nil {
+						s.Error(err)
+						return
+					}
 					n += 2
 				}
 				select {

@@ -171,16 +171,21 @@ func (s *story) ctx() context.Context {
 	return ctx
 }
 
-// produce writes values into a partition.
+// produce writes values into a partition. From another goroutine than the test's: send.
 func (s *story) produce(topic string, p int32, values ...string) {
 	s.Helper()
+	if err := s.send(topic, p, values...); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// send is produce without a verdict: Fatal ends the goroutine that it is called in, not the test.
+func (s *story) send(topic string, p int32, values ...string) error {
 	var rs []*kgo.Record
 	for _, v := range values {
 		rs = append(rs, &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"), Value: []byte(v)})
 	}
-	if err := s.b.Produce(s.ctx(), rs...); err != nil {
-		s.Fatal(err)
-	}
+	return s.b.Produce(s.ctx(), rs...)
 }
 
 // produceAnew is produce with a client that has not seen the topic before: it grew, or was made anew.
@@ -290,7 +295,8 @@ func (r *running) series(name string, labels ...string) (out []*dto.Metric) {
 	reg.MustRegister(r.Collector())
 	all, err := reg.Gather()
 	if err != nil {
-		r.s.Fatal(err)
+		r.s.Error(err) // bolts look at metrics, too: Fatal would end their goroutine
+		return nil
 	}
 	for _, f := range all {
 		if f.GetName() != name {

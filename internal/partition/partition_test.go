@@ -118,11 +118,21 @@ func TestRecordsThatTheMapKnows(t *testing.T) {
 				}
 			}
 			done := make(chan struct{})
-			go func() {
+			go func() { // Fatal would end this goroutine, not the test
 				defer close(done)
-				deliver(t, p, records(10, 20, 10))
+				if _, err := p.Deliver(records(10, 20, 10)); err != nil {
+					t.Error(err)
+					return
+				}
+				f.Delivered()
 				for {
-					r := nextRun(t, f)
+					var r engine.Run
+					for r.Chunk == nil {
+						if err := f.Next(t.Context(), &r); err != nil {
+							t.Error(err)
+							return
+						}
+					}
 					last := r.Chunk.Origin(r.To-1).Offset == 19
 					r.Chunk.EndRun(r.From, r.To)
 					if last {
