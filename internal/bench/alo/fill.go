@@ -80,16 +80,16 @@ func put(ctx context.Context, leader *kgo.Broker, t kadm.TopicDetail, p int32, a
 	if err != nil {
 		return err
 	}
-	for _, rt := range resp.(*kmsg.ProduceResponse).Topics {
-		for _, rp := range rt.Partitions {
-			if err := kerr.ErrorForCode(rp.ErrorCode); err != nil {
-				return err
-			}
-			if rp.BaseOffset != at {
-				return fmt.Errorf("the batch is at %d", rp.BaseOffset)
-			}
-			return nil
-		}
+	topics := resp.(*kmsg.ProduceResponse).Topics
+	if len(topics) != 1 || len(topics[0].Partitions) != 1 {
+		return errors.New("the answer is not about one partition")
 	}
-	return errors.New("the answer has no partition")
+	got := topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
+		return err
+	}
+	if got.BaseOffset != at {
+		return fmt.Errorf("the batch is at %d", got.BaseOffset)
+	}
+	return nil
 }
