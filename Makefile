@@ -18,7 +18,7 @@ BENCH ?= .
 BENCHTIME ?= 1s
 
 .DEFAULT_GOAL := help
-.PHONY: help test staticcheck vet mutants race soak faults fuzz bench compare examples demo lint clean
+.PHONY: help test proof staticcheck vet mutants race soak faults fuzz bench compare examples demo lint clean
 
 help: ## Print this
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,9 @@ test: ## Vet, the short list of mutants, all tests (with -race if there is a C c
 	if [ -n "$$race" ]; then $(GO) run ./internal/tools/gotest -vet=off -run 'Allocs' ./internal/engine ./internal/core ; fi; \
 	$(GO) run ./internal/tools/gotest -tags killick_crash -ldflags=-w -parallel 3 -timeout 20m ./internal/proof; \
 	$(GO) run ./internal/tools/gotest -vet=off -ldflags=-w -timeout 10m $$race $(PKG)
+
+proof: ## The tests that need Apache Kafka; KILLICK_TEST_KAFKA=3.9.1, 4.0.0 or tv1 for another one than the latest
+	$(GO) run ./internal/tools/gotest -count 1 -tags killick_crash -parallel 3 -timeout 30m -v ./internal/proof
 
 # In CI before the tests, which then find everything built.
 staticcheck: ## staticcheck, which takes as long to build as killick does

@@ -207,10 +207,12 @@ func (w *world) within(d time.Duration, what string, ok func() bool) {
 // committed is the group's position in each partition of a topic that it has committed.
 func (w *world) committed(topic string) map[int32]int64 {
 	w.Helper()
-	at, err := w.positions(w.ctx(), topic)
-	if err != nil {
-		w.Fatal(err)
-	}
+	var at map[int32]int64
+	w.until("the group's positions are told", func() bool { // the coordinator may be away for a moment
+		var err error
+		at, err = w.positions(w.ctx(), topic)
+		return err == nil
+	})
 	return at
 }
 

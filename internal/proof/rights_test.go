@@ -108,10 +108,10 @@ func TestRights(t *testing.T) {
 		top.Bolt("out", bolt.Kafka(out)).Shuffle("pay")
 		start := time.Now()
 		r := w.start(top, func(c *worker.Config) {
-			c.Bootstrap, c.Group = k.AddrsOf(kafkaenv.SASL), prefix+"billing"
+			c.Bootstrap, c.Group = k.AddrsOf(kafkaenv.SASL), prefix+"killick.billing"
 			c.SecurityProtocol, c.SASL = "sasl_plaintext", worker.SASL{Mechanism: "SCRAM-SHA-256", User: "orders", Password: worker.NewSecret(canary)}
 		})
-		w.name = prefix + "billing" // whose positions drained looks at
+		w.name = prefix + "killick.billing" // whose positions drained looks at
 		if without < 0 {
 			w.drained(in)
 			r.end()
