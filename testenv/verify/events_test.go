@@ -63,6 +63,18 @@ func TestEventFields(t *testing.T) {
 	}
 }
 
+// TestClockBack: the order of the lines is that of the events, whatever the clock did.
+func TestClockBack(t *testing.T) {
+	text := fmt.Sprintf(head6, 1) + `"start"}` + "\n" + `{"at":5,"seq":2,"proc":"w1","life":1,"pid":1,"kind":"end"}` + "\n"
+	last := int64(0)
+	for ev, err := range Events(strings.NewReader(text), "f") {
+		if err != nil || ev.At < last {
+			t.Errorf("at %d after %d, %v", ev.At, last, err)
+		}
+		last = ev.At
+	}
+}
+
 // TestEventKey tells a key that is missing from one that is empty.
 func TestEventKey(t *testing.T) {
 	for text, want := range map[string][]byte{`,"key":""}`: {}, `}`: nil, `,"key":"\u0000"}`: {0}} {

@@ -16,6 +16,11 @@ func TestRegressFound(t *testing.T) {
 		r := byValue()
 		r.Resets = []Reset{{"in", 3, 7}}
 		clean(t, b, r)
+		again := *b
+		again.stored = append([]Stored(nil), b.stored...)
+		again.keep(in, 7, "")
+		again.keep(in, 20, "")
+		finds(t, &again, r, at{Regress, "in", 3, 7}) // one reset explains one fall
 		r.Resets = []Reset{{"in", 3, 6}, {"in", 2, 7}}
 		finds(t, b, r, at{Regress, "in", 3, 7})
 	})
@@ -201,6 +206,7 @@ func TestOwnersFound(t *testing.T) {
 	t.Run("effects", func(t *testing.T) {
 		b, in, w := basic()
 		v := b.worker("v", 1)
+		v.commit(b.input("in", 2), 0, 0) // tells which member it is
 		b.generation(2, map[string][]Partition{v.member: {{"in", 3}}})
 		w.effect(in, 10) // v has not begun
 		v.gen = 2

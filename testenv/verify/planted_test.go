@@ -82,6 +82,21 @@ func TestEarlyCommitFound(t *testing.T) {
 		w.answer(x, "")
 		finds(t, b, byValue(), at{EarlyCommit, "in", 3, 19})
 	})
+	t.Run("at the same moment", func(t *testing.T) { // of another process: which came first is not known
+		for _, first := range []bool{false, true} { // in the list of files
+			b, in, w := basic()
+			v := b.worker("v", 1)
+			if first {
+				b.files = []*bookFile{v, w}
+			}
+			v.effects(in, 10, 20)
+			x := w.send(in, 20, 0)
+			v.lines[len(v.lines)-1].At = b.now
+			b.keep(in, 20, "")
+			w.answer(x, "")
+			clean(t, b, byValue())
+		}
+	})
 	t.Run("in the map", func(t *testing.T) {
 		b, in, w := basic()
 		w.effects(in, 12, 20)
@@ -166,6 +181,18 @@ func TestDuplicatesFound(t *testing.T) {
 		clean(t, b, r)
 		r.Duplicates.Other = -1
 		clean(t, b, r)
+	})
+	t.Run("while it is killed", func(t *testing.T) { // a crash excuses others, not what dies
+		b, in, w := basic()
+		w.effect(in, 10)
+		b.kill(w)
+		w.effect(in, 10)
+		w2 := b.worker("w", 2)
+		w2.effects(in, 11, 20)
+		w2.commit(in, 20, 0)
+		r := byValue()
+		r.Duplicates.PerCrash = 9
+		finds(t, b, r, at{Duplicate, "in", 3, 10})
 	})
 	t.Run("planned", func(t *testing.T) {
 		b, in, w := basic()
@@ -284,6 +311,31 @@ func TestRerunFound(t *testing.T) {
 		w.send(in, 10, 14, 10, 11)
 		w2 := again(b, in, w, 15)
 		w2.effects(in, 10, 12)
+		w2.commit(in, 20, 0)
+		clean(t, b, r)
+	})
+	t.Run("forgotten since", func(t *testing.T) { // by a commit after it had started, and before it took over
+		b, in, w := basic()
+		w.effects(in, 12, 20)
+		w.commit(in, 10, 20, 10, 11)
+		w2 := b.worker("w", 2)
+		w.commit(in, 10, 14, 10, 11)
+		b.kill(w)
+		w2.effect(in, 15)
+		w2.effects(in, 10, 12)
+		w2.commit(in, 20, 0)
+		clean(t, b, r)
+	})
+	t.Run("got back", func(t *testing.T) { // from one who had forgotten
+		b, in, w := basic()
+		w.effects(in, 12, 20)
+		w.commit(in, 10, 20, 10, 11)
+		b.kill(w)
+		w2, v := b.worker("w", 2), b.worker("v", 1)
+		w2.effect(in, 10)
+		v.commit(in, 10, 14, 11)
+		w2.effect(in, 15)
+		w2.effect(in, 11)
 		w2.commit(in, 20, 0)
 		clean(t, b, r)
 	})

@@ -387,6 +387,16 @@ func TestWatcherOutage(t *testing.T) {
 	if err := w.Wait(ctx, func(Sample) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
+	for range 3 {
+		w.mu.Lock()
+		looked := w.looked
+		w.mu.Unlock()
+		<-looked
+	}
+	w.Close()
+	if n := len(w.samples); n != 1 { // nothing is kept beyond the bound
+		t.Errorf("%d samples", n)
+	}
 	if _, err := w.Stop(ctx); err == nil || !strings.Contains(err.Error(), "WatchConfig.Most") {
 		t.Error(err)
 	}
