@@ -36,7 +36,7 @@ test: ## Vet, the short list of mutants, all tests (with -race if there is a C c
 	$(GO) vet $$race ./...; \
 	$(GO) run ./internal/tools/mutants -short $$race; \
 	if [ -n "$$race" ]; then $(GO) run ./internal/tools/gotest -vet=off -run 'Allocs' ./internal/engine ./internal/core ; fi; \
-	$(GO) run ./internal/tools/gotest -tags killick_crash -ldflags=-w -parallel 3 -timeout 20m ./internal/proof; \
+	$(GO) run ./internal/tools/gotest -tags killick_crash -ldflags=-w -parallel 3 -timeout 20m ./internal/proof ; \
 	$(GO) run ./internal/tools/gotest -vet=off -ldflags=-w -timeout 10m $$race $(PKG)
 
 proof: ## The tests that need Apache Kafka; KILLICK_TEST_KAFKA=3.9.1, 4.0.0 or tv1 for another one than the latest

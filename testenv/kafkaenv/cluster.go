@@ -62,7 +62,9 @@ func New(ctx context.Context, opts ...Option) (*Cluster, error) {
 	if err := c.open(); err != nil {
 		return nil, err
 	}
-	if err := c.launch(ctx); err != nil {
+	if err := c.launch(ctx); ctx.Err() != nil {
+		return nil, errors.Join(err, c.Close()) // somebody does not want it any more
+	} else if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w (the brokers' folder is kept: %s)", err, c.dir), c.end())
 	}
 	for _, t := range cfg.topics {

@@ -382,6 +382,20 @@ func TestMistakes(t *testing.T) {
 }
 
 func TestNothingIsLeft(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond) // in the midst of a start
+	defer cancel()
+	if k, err := kafkaenv.New(ctx); err == nil {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	} else if !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "killed") {
+		t.Errorf("an abandoned start: %v", err)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
 	k, err := kafkaenv.New(t.Context())
 	if err != nil {
 		t.Fatal(err)
