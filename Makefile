@@ -65,6 +65,7 @@ soak: ## Model tests with STEPS random steps (1000000), and tests of volume at t
 FAULTS ?= MovesOfProcesses|OnlyOwnersCommit|KillsTheProcess|StuckTask|KilledAgain|AtMostOnceOverKills
 faults: ## The long forms of tests with processes that come, go, freeze and die (10 to 30 minutes)
 	@KILLICK_FULL=1 $(GO) run ./internal/tools/gotest -run '$(FAULTS)' -count 1 -timeout 60m -v ./worker
+	@$(GO) run ./internal/tools/gotest -tags killick_crash -run CrashPoints -count 1 -timeout 10m -v ./testenv/faults
 
 fuzz: ## Every fuzz target for FUZZTIME (30s)
 	@$(GO) list ./... | while read -r p; do \

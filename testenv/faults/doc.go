@@ -45,4 +45,55 @@
 // What comes over the wire is not trusted: a frame without a good length, or one that ends early, or
 // whose content cannot be read where it has to be, ends its connection, and [Proxy.Errors] has the
 // reason. Memory is taken for what came, never for what a length announces.
+//
+// # Event files
+//
+// A [Log] is an append-only file in which a process notes its side effects, one line each, and its commits
+// of offsets: [Log.Dialer] sees these on the wire, before they leave and before the client has the answer.
+// The files survive SIGKILL. A [Proxy] can write one, too ([ProxyConfig].Events). Package testenv/verify
+// judges a run by them, and by what is in Kafka.
+//
+// # Processes
+//
+// [Processes] runs copies of a program, as a rule of the test binary itself, which asks for its [Role]
+// first of all. A [Process] is killed (SIGKILL), frozen and thawed (SIGSTOP, SIGCONT), asked to end
+// (SIGTERM) and started again: by hand, or by a [Plan] that is drawn from a [Seed], which the test logs.
+// Each life has an event file and a file of its output; where a test has failed they are kept, and it says
+// where. Processes are ended by their own id only. On Linux none outlives its test, however that ends;
+// on other systems a test that is killed leaves them behind. (Unix only; Proxy and Log work everywhere.)
+//
+//	func TestMain(m *testing.M) {
+//		if faults.Role() == "worker" {
+//			os.Exit(workerMain())
+//		}
+//		os.Exit(m.Run())
+//	}
+//
+//	func workerMain() int {
+//		log, err := faults.OpenLog()
+//		... // the topology's bolt calls log.Effect before it returns
+//		code := worker.Command(top, os.Args[1:], os.Environ(), os.Stdout, os.Stderr, func(c *worker.Config) {
+//			c.Kafka = append(c.Kafka, kgo.Dialer(log.Dialer(nil)))
+//		})
+//		... // log.End(code)
+//		return code
+//	}
+//
+//	func TestKills(t *testing.T) {
+//		ps := faults.StartProcesses(t, faults.ProcessesConfig{Args: args}, "w1", "w2", "w3")
+//		plan, err := faults.NewPlan(faults.Seed(t), faults.PlanConfig{Procs: []string{"w1", "w2", "w3"}, For: 10 * time.Second})
+//		...
+//		if err := ps.Run(ctx, plan); err != nil {
+//			t.Fatal(err)
+//		}
+//		... // until all is committed; then verify.EventDir(ps.Dir())
+//	}
+//
+// # Crash points
+//
+// In builds with the tag killick_crash, killick has named points at which [Process.Crash] has the next
+// life of a process end, stop or wait: between a record that is durable and the tree that hears of it,
+// between a commit and its answer, inside a release ([CrashPoints]). They are for killick's own tests and
+// for yours (go test -tags killick_crash); programs that are shipped are built without the tag, and have
+// none.
 package faults

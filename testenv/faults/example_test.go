@@ -2,7 +2,9 @@ package faults_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/killick-io/killick/testenv/embedded"
 	"github.com/killick-io/killick/testenv/faults"
+	"github.com/killick-io/killick/testenv/verify"
 )
 
 // The answer to a commit is lost: the broker has it, the client does not know and commits again.
@@ -93,4 +96,58 @@ func ExampleLink_BlackHole() {
 	// Output:
 	// reachable: false
 	// reachable: true
+}
+
+// What a process notes of what it does.
+func ExampleLog() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	log, err := faults.CreateLog(dir, "w1", 1) // a process of Processes calls OpenLog
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = errors.Join(
+		log.Effect(faults.Record{Topic: "orders", Partition: 3, Offset: 17, ID: "order-17", Attempt: 1}),
+		log.End(0))
+	fmt.Println(err)
+	files, _ := verify.EventDir(dir)
+	for _, f := range files {
+		r, err := f.Open()
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer r.Close()
+		for ev, err := range verify.Events(r, f.Name) {
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			fmt.Printf("%s %d %s %q\n", f.Name, ev.Seq, ev.Kind, ev.ID)
+		}
+	}
+	// Output:
+	// <nil>
+	// w1-1.jsonl 1 start ""
+	// w1-1.jsonl 2 effect "order-17"
+	// w1-1.jsonl 3 end ""
+}
+
+// The same seed gives the same plan.
+func ExampleNewPlan() {
+	plan, err := faults.NewPlan(42, faults.PlanConfig{Procs: []string{"w1", "w2"}, For: 4 * time.Second, Kill: 2, Freeze: 1, Up: 1})
+	fmt.Println(plan, err)
+	// Output:
+	// seed 42
+	// 1.346s freeze w1
+	// 1.607s thaw w1
+	// 2.156s kill w1
+	// 2.632s start w1
+	// 2.799s kill w1
+	// 3.558s start w1 <nil>
 }

@@ -407,7 +407,7 @@ func TestRunPlanFails(t *testing.T) {
 	ps := StartProcesses(t, ProcessesConfig{Role: "stubborn", Limit: 50 * time.Millisecond}, "w")
 	must(t, ps.Process("w").WaitOutput(limited(t), "ready"))
 	err := ps.Run(limited(t), Plan{Moves: []Move{{0, MoveTerm, "w"}, {1, MoveStart, "w"}}})
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1ns start w") || !strings.Contains(err.Error(), "process w, life 1, has not ended") {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "0s start w") || !strings.Contains(err.Error(), "process w, life 1, has not ended") {
 		t.Errorf("one that does not obey: %v", err)
 	}
 	ctx, cancel := context.WithCancel(limited(t))
