@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -31,6 +32,9 @@ type call struct {
 	copied  bool // it is a copy: nobody waits for its answer
 	late    bool // the connection stays for it, though its client may be gone
 }
+
+// errBroker: the connection to the broker has ended.
+var errBroker = errors.New("faults: the broker has ended the connection")
 
 // requests passes what the client sends, until it ends.
 func (c *conn) requests(broker net.Conn) error {
@@ -178,8 +182,10 @@ func (c *conn) send(broker net.Conn, frame []byte, x call, h *header) error {
 		}
 		c.mu.Unlock()
 	}
-	_, err := broker.Write(frame)
-	return err
+	if _, err := broker.Write(frame); err != nil {
+		return fmt.Errorf("%w: %w", errBroker, err)
+	}
+	return nil
 }
 
 // take finds the call of an answer. Earlier ones will get none: brokers answer in order.

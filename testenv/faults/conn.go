@@ -106,6 +106,8 @@ func (c *conn) run() {
 	broker, err := new(net.Dialer).DialContext(c.ctx, "tcp", c.link.broker)
 	if err != nil {
 		c.report(fmt.Errorf("%w: %w", ErrUnreachable, err))
+		c.link.check(c.ctx)
+		reset(c.client)
 		return
 	}
 	if !c.connected(broker) {
@@ -117,13 +119,23 @@ func (c *conn) run() {
 		return
 	}
 	if isTLS(first) {
-		answers.Go(func() { c.blind(c.client, broker, &c.mute); c.close() })
+		answers.Go(func() { c.blind(c.client, broker, &c.mute); c.link.check(c.ctx); c.close() })
 		c.blind(broker, c.up.r, &c.deaf)
 		return
 	}
-	answers.Go(func() { c.report(c.answers(broker)); c.close() })
+	answers.Go(func() {
+		err := c.answers(broker)
+		c.report(err)
+		if !errors.Is(err, errCut) {
+			c.link.check(c.ctx)
+		}
+		c.close()
+	})
 	err = c.requests(broker)
 	c.report(err)
+	if errors.Is(err, errBroker) {
+		c.link.check(c.ctx)
+	}
 	if errors.Is(err, errCut) || errors.Is(err, ErrFrame) || errors.Is(err, ErrUnsupported) {
 		return // our doing
 	}

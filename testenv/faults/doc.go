@@ -33,8 +33,9 @@
 //     proxy after its seeds. Cut, Refuse and BlackHole work. Test faults of requests on a plaintext
 //     listener; SASL on it passes, except the handshake of version 0 (before Kafka 1.0), which is
 //     refused.
-//   - It is not there when the broker is not: its port accepts, and closes when the broker cannot be
-//     reached ([ErrUnreachable]). Use Refuse where a client must be refused.
+//   - It refuses connections while the broker does, but may have accepted one when it finds that out
+//     ([ErrUnreachable]); that one is reset. A broker's machine that does not answer at all is a connection
+//     that is accepted and then hangs.
 //   - It lets clients and brokers agree on the versions of requests that its own kmsg can read, and on no
 //     newer ones. Kinds of requests that kmsg does not know pass as bytes.
 //   - It does not change the order of a connection, as TCP does not: what is behind a request that is

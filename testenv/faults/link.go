@@ -1,12 +1,14 @@
 package faults
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -19,8 +21,8 @@ const (
 	black
 )
 
-// Link is the proxy's way to one broker: an address of its own, behind which that broker stands. Its
-// methods may be called from any goroutine.
+// Link is the proxy's way to one broker: an address of its own, behind which that broker stands. While the
+// broker refuses connections, so does the link. Its methods may be called from any goroutine.
 type Link struct {
 	p      *Proxy
 	broker string // its address
@@ -30,6 +32,7 @@ type Link struct {
 
 	mu     sync.Mutex
 	mode   mode
+	away   bool         // the broker refuses connections, and watch looks for it
 	ln     net.Listener // nil while refusing
 	closed bool
 }
@@ -107,14 +110,81 @@ func (l *Link) setModeLocked(m mode) error {
 			}
 		}
 	}
-	switch {
-	case m == refusing && l.ln != nil:
+	return l.adjustLocked()
+}
+
+// adjustLocked listens or does not, as it should; both locks are held. It cannot fail to stop.
+func (l *Link) adjustLocked() error {
+	switch should := l.mode == black || l.mode == open && !l.away; {
+	case should && l.ln == nil:
+		return l.listenLocked()
+	case !should && l.ln != nil:
 		l.ln.Close()
 		l.ln = nil
-	case m != refusing && l.ln == nil:
-		return l.listenLocked()
 	}
 	return nil
+}
+
+const (
+	// checkTime bounds the question whether a broker is there. One that does not refuse within it is.
+	checkTime = 250 * time.Millisecond
+	// watchTick is how often a broker that is away is looked for.
+	watchTick = 20 * time.Millisecond
+)
+
+// refuses asks whether the broker refuses connections.
+func (l *Link) refuses(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	nc, err := new(net.Dialer).DialContext(ctx, "tcp", l.broker)
+	if err == nil {
+		nc.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// check is called when the broker has ended a connection, before its client is told: a broker that has
+// died refuses the client's next connection, and so must the link.
+func (l *Link) check(ctx context.Context) {
+	if !l.refuses(ctx) {
+		return
+	}
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away || !l.p.goLocked(l.watch) {
+		return
+	}
+	l.away = true
+	_ = l.adjustLocked()
+}
+
+// watch waits until the broker is back.
+func (l *Link) watch() {
+	tick := time.NewTicker(watchTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-l.p.done:
+			return
+		}
+		if l.refuses(l.p.ctx) {
+			continue
+		}
+		l.p.mu.Lock()
+		l.mu.Lock()
+		l.away = false
+		err := l.adjustLocked()
+		l.away = err != nil
+		l.mu.Unlock()
+		l.p.mu.Unlock()
+		if err == nil || errors.Is(err, ErrClosed) {
+			return
+		}
+		l.p.report(&ConnError{Broker: l.broker, Err: err})
+	}
 }
 
 // listenLocked listens, at the link's port if it has one; both locks are held.
@@ -157,10 +227,10 @@ func (l *Link) serve(nc net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.mu.Lock()
-	m := l.mode
+	m, away := l.mode, l.away
 	l.mu.Unlock()
-	if m == refusing || p.closed { // accepted by the system before the listener was closed
-		nc.Close()
+	if m == refusing || m == open && away || p.closed { // accepted by the system before the listener was closed
+		reset(nc)
 		return
 	}
 	p.accepted++
@@ -170,6 +240,15 @@ func (l *Link) serve(nc net.Conn) {
 	}
 	p.conns[c] = struct{}{}
 	p.goLocked(c.run) // not too late: closed was looked at
+}
+
+// reset closes a client's connection so that it does not look like one that the broker has accepted and
+// then ended, which clients take for a wrong protocol.
+func reset(nc net.Conn) {
+	if tc, ok := nc.(*net.TCPConn); ok {
+		_ = tc.SetLinger(0)
+	}
+	nc.Close()
 }
 
 func (l *Link) conns() (out []*conn) {

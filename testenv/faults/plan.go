@@ -48,7 +48,9 @@ type Move struct {
 	Proc string
 }
 
-func (m Move) String() string { return fmt.Sprintf("%v %s %s", m.At.Round(time.Millisecond), m.Do, m.Proc) }
+func (m Move) String() string {
+	return fmt.Sprintf("%v %s %s", m.At.Round(time.Millisecond), m.Do, m.Proc)
+}
 
 // Plan is what is done to processes, and when: each that is killed or ended is started again, and each
 // that is frozen thawed.

@@ -77,7 +77,8 @@ func (c *ProxyConfig) validate() error {
 // Proxy stands between clients and the brokers of a cluster. Its methods may be called from any
 // goroutine.
 //
-// Goroutines: one for each link, in Accept, which ends when the link refuses and with Close; for each
+// Goroutines: one for each link, in Accept, which ends when the link refuses and with Close, or one that
+// looks for the broker each 20 ms while that refuses, which ends when it is back and with Close; for each
 // connection one that reads the client and one that reads the broker, which end with the connection; one
 // for each copy that DuplicateLater keeps, which ends when the copy was sent and with the connection.
 // Close ends all and waits for them.
