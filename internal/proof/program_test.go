@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,7 +76,9 @@ func programMain() int {
 		return log.Effect(faults.Record{Topic: o.Topic, Partition: o.Partition, Offset: o.Offset, ID: string(in.Bytes()), Attempt: in.Attempt()})
 	})).Shuffle("in")
 	top.Bolt("out", bolt.Kafka(os.Getenv(outVar))).Local("work")
-	code := worker.Command(top, []string{"run"}, os.Environ(), os.Stdout, os.Stderr, func(c *worker.Config) {
+	// The tests' own variable is none of killick's, which would refuse it.
+	environ := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "KILLICK_FULL=") })
+	code := worker.Command(top, []string{"run"}, environ, os.Stdout, os.Stderr, func(c *worker.Config) {
 		c.HTTP = "off"
 		c.Kafka = append(c.Kafka, kgo.Dialer(log.Dialer(nil)))
 		if os.Getenv(placedVar) != "" {
@@ -167,6 +170,7 @@ func (f *fleet) working() {
 	from := f.load.written.Load()
 	ends := f.ends(f.in)
 	f.until("the processes work on what is written", func() bool {
+		must(f, f.ps.Err())
 		if f.load.written.Load() < from+int64(f.rate)/10 {
 			return false
 		}
