@@ -132,7 +132,7 @@ func TestPlaceKeepsItsPartitions(t *testing.T) {
 	f.finish(verify.Rules{Duplicates: verify.Duplicates{PerCrash: bound, Outputs: -1, DeadLetters: -1}})
 }
 
-// settled waits until so many members have partitions.
+// settled waits until so many members have an equal part of the partitions each.
 func (f *fleet) settled(members int) {
 	f.Helper()
 	f.until("the partitions are shared out", func() bool {
@@ -142,7 +142,7 @@ func (f *fleet) settled(members int) {
 		}
 		n := 0
 		for _, m := range got[f.name].Members {
-			if a, ok := m.Assigned.AsConsumer(); ok && len(a.Topics) > 0 {
+			if a, ok := m.Assigned.AsConsumer(); ok && len(a.Topics) == 1 && len(a.Topics[0].Partitions) == f.partitions/members {
 				n++
 			}
 		}
