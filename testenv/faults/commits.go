@@ -92,7 +92,7 @@ func (c *committing) answered(resp kmsg.Response) error {
 		x.Metadata = ""
 		switch ke := kerr.TypedErrorForCode(code); {
 		case code == 0:
-		case ke == nil:
+		case ke == nil || ke.Code != code: // newer than kerr
 			x.Error = fmt.Sprintf("ERROR_%d", code)
 		default:
 			x.Error = ke.Message

@@ -35,7 +35,7 @@
 //     refused.
 //   - It refuses connections while the broker does, but may have accepted one when it finds that out
 //     ([ErrUnreachable]); that one is reset. A broker's machine that does not answer at all is a connection
-//     that is accepted and then hangs.
+//     that is accepted and then hangs. (On Windows a link does not see that its broker refuses.)
 //   - It lets clients and brokers agree on the versions of requests that its own kmsg can read, and on no
 //     newer ones. Kinds of requests that kmsg does not know pass as bytes.
 //   - It does not change the order of a connection, as TCP does not: what is behind a request that is

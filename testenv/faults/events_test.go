@@ -94,6 +94,24 @@ func TestLog(t *testing.T) {
 	}
 }
 
+// Texts of all kinds come back as they were.
+func TestLogTexts(t *testing.T) {
+	dir := t.TempDir()
+	l, err := CreateLog(dir, "w", 1)
+	must(t, err)
+	texts := []string{" ", "plain", `\`, `"`, "\n", "\x00", "\x1f", "\x7f", "\u00e9", "\u2028", "<&>", `{"a":1}`, `\u0041`}
+	for _, s := range texts {
+		must(t, l.Effect(Record{Topic: s, Key: []byte(s), ID: s}))
+	}
+	must(t, l.End(0))
+	evs := events(t, dir)["w-1.jsonl"]
+	for i, s := range texts {
+		if e := evs[i+1]; e.Topic != s || string(e.Key) != s || string(e.ID) != s {
+			t.Errorf("%q: %+v", s, e)
+		}
+	}
+}
+
 func TestLogRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for _, tt := range []struct {

@@ -25,6 +25,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // limited is a context that ends long after anything here should take.
 func limited(t testing.TB) context.Context {
 	t.Helper()

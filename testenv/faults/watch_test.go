@@ -26,7 +26,7 @@ func told(evs []verify.Event) (out []string) {
 		case "commit":
 			out = append(out, fmt.Sprintf("%s %s/%d %d gen %d member %q txn %q meta %q", e.Group, e.Topic, e.Partition, e.Next, e.Generation, e.Member, e.Txn, e.Metadata))
 		case "committed":
-			out = append(out, fmt.Sprintf("%s/%d %d: %q", e.Topic, e.Partition, e.Next, e.Error))
+			out = append(out, fmt.Sprintf("%s/%d %d: %q%s", e.Topic, e.Partition, e.Next, e.Error, e.Metadata))
 		}
 	}
 	return out
@@ -194,6 +194,31 @@ func TestProxyNotesFaults(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	noErrors(t, p)
+}
+
+// A position that an answer leaves out has none; a code that nobody knows has a name all the same.
+func TestAnswersOfPositions(t *testing.T) {
+	dir := t.TempDir()
+	log, err := CreateLog(dir, "w", 1)
+	must(t, err)
+	req := commit("in", at)
+	for p := range int32(3) {
+		rp := kmsg.NewOffsetCommitRequestTopicPartition()
+		rp.Partition, rp.Offset = p+1, int64(p)
+		req.Topics[0].Partitions = append(req.Topics[0].Partitions, rp)
+	}
+	c, err := noteCommit(log, new(topics), req, "me")
+	must(t, err)
+	resp := kmsg.NewPtrOffsetCommitResponse()
+	rt := kmsg.NewOffsetCommitResponseTopic()
+	rt.Topic = "in"
+	rt.Partitions = []kmsg.OffsetCommitResponseTopicPartition{{Partition: 2, ErrorCode: 12345}, {Partition: 0}, {Partition: 9}}
+	resp.Topics = append(resp.Topics, rt)
+	must(t, c.answered(resp), log.End(0))
+	got := told(events(t, dir)["w-1.jsonl"])
+	if want := []string{`in/0 7: ""`, `in/2 1: "ERROR_12345"`}; len(got) != 6 || !slices.Equal(got[4:], want) {
+		t.Errorf("%q, want %q at the end", got, want)
+	}
 }
 
 // Nothing is committed that could not be noted.
