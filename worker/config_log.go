@@ -46,6 +46,7 @@ func newLogger(w io.Writer, terminal, noColor bool, level, format string) zerolo
 // newGated builds a logger on w. Its gate decides about the level; lines of the worker are too few for
 // those below it to cost anything.
 func newGated(w io.Writer, terminal, noColor bool, level, format string) (zerolog.Logger, *gate) {
+	raw := w
 	if format == "console" || format == "auto" && terminal {
 		w = zerolog.ConsoleWriter{
 			Out:        w,
@@ -53,7 +54,7 @@ func newGated(w io.Writer, terminal, noColor bool, level, format string) (zerolo
 			TimeFormat: "15:04:05.000",
 		}
 	}
-	g := &gate{w: w}
+	g := &gate{w: &lostLines{w: w, raw: raw}}
 	g.least.Store(int32(zerologLevel(level)))
 	return zerolog.New(g).Hook(timestamp{}), g
 }

@@ -64,6 +64,7 @@ var metrics = []struct {
 	{"killick_worker_info", "The worker's number in its group, \"none\" before it has one, its place, and whether it stands by.", []string{"number", "place", "standby"}},
 	{"killick_drain_abandoned_total", "Roots that were open when their partition went away.", nil},
 	{"killick_dropped_total", "Records of an at-most-once topology that are known to be dropped. reason: failed (its one try), abandoned (it was committed and had not ended when its partition went away).", []string{"reason"}},
+	{"killick_log_lines_lost_total", "Log lines that could not be written; not counted where the program has brought a logger of its own.", nil},
 	{"killick_build_info", "Version of killick and of Go.", []string{"version", "goversion"}},
 }
 
@@ -93,6 +94,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.m[name], prometheus.GaugeValue, v, labels...)
 	}
 	gauge("killick_build_info", 1, version(), runtime.Version())
+	if g := c.w.gate; g != nil {
+		count("killick_log_lines_lost_total", g.w.lost.Load())
+	}
 	if !c.w.built.Load() {
 		return
 	}

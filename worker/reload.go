@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"io"
 	"sync/atomic"
 
 	"github.com/rs/zerolog"
@@ -9,7 +8,7 @@ import (
 
 // gate lets log lines of a level through that may change while the worker runs.
 type gate struct {
-	w     io.Writer
+	w     *lostLines
 	least atomic.Int32 // a zerolog.Level
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // echo is how soon after the first signal another one is still the same: a supervisor that signals
@@ -32,7 +34,7 @@ func (p *program) signals(w *Worker) (ctx context.Context, end func()) {
 				if time.Since(first) < echo {
 					continue
 				}
-				if !over.Load() {
+				if !over.Load() && rules.SecondSignalEnds {
 					fmt.Fprintf(p.stderr, "second %v: ending at once; open records run again after the next start\n", s)
 					os.Exit(3)
 				}

@@ -355,6 +355,14 @@ func childMain(topology string) int {
 		return movesMain(say)
 	case "killer":
 		return killerMain(say)
+	case "hungry":
+		return hungryMain(say)
+	case "no files":
+		return fewFilesMain(-1, say)
+	case "one file":
+		return fewFilesMain(0, say)
+	case "some files":
+		return fewFilesMain(60, say)
 	case "blocked", "obedient":
 		return stuckMain(say, topology == "obedient")
 	case "bounded":

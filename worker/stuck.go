@@ -7,6 +7,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/internal/engine"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 const (
@@ -30,7 +31,7 @@ func (w *Worker) watch(ctx, run context.Context) {
 			return
 		case <-tick.C:
 		}
-		if s, ok := o.check(w.engine.Stuck()); ok {
+		if s, ok := o.check(w.engine.Stuck()); ok && rules.StuckEndsTheWorker {
 			w.culprit.Store(&s)
 			w.engine.Rush()
 			w.fatal(fmt.Errorf("%w: %s; the log has its stack. Its record runs once more after the next start, alone, and becomes a dead letter if that ends so, too",

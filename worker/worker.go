@@ -37,6 +37,7 @@ type Worker struct {
 	spouts  []*engine.SpoutFeed
 	letters *outbox.DeadLetters // nil: no Kafka spout
 	sayer   *sayer
+	short   *shortage
 	pauses  pauses
 
 	adminClient *kgo.Client
@@ -81,6 +82,7 @@ func New(t *killick.Topology, c Config) (*Worker, error) {
 	log, g := c.gated()
 	w := &Worker{spec: spec, cfg: c, gate: g, log: log.With().Str("topology", spec.Name).Logger()}
 	w.sayer = newSayer(w.log)
+	w.short = &shortage{log: w.log}
 	return w, nil
 }
 
@@ -116,7 +118,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 			w.log.Info().Err(err).Msg("stopped before it had started")
 			return nil
 		}
-		return err
+		return w.short.explain(err)
 	}
 	err = w.run(ctx)
 	w.log.Info().Err(err).Msg("stopped")
@@ -275,6 +277,7 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 	if w.cluster, err = w.cfg.cluster(w.spec.Name); err != nil {
 		return err
 	}
+	w.cluster.Dial = w.short.watch(w.cluster.Dial)
 	if err := kafka.Reach(ctx, w.cluster); err != nil {
 		return err
 	}

@@ -103,6 +103,9 @@ func (c *component) output(in *item, m *killick.Message, o *Output) (err error) 
 			return encodeError{err}
 		}
 	}
+	if o.Value == nil && !rules.NullIsNotEmpty {
+		o.Value = []byte{}
+	}
 	o.Headers = core.Headers[core.Header](m.Headers)
 	if o.Time = m.Time; o.Time.IsZero() {
 		o.Time = in.record().Time()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/killick-io/killick"
 	"github.com/killick-io/killick/internal/core"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // component is one bolt of the topology with its tasks.
@@ -49,7 +50,11 @@ func (c *component) makeTasks() {
 	c.lateOut = newRouter(c.e, c, &c.stats.blocked, false)
 	c.lateOut.lay(c.ports)
 	for i := range c.spec.Tasks {
-		t := &task{c: c, e: c.e, index: i, in: make(chan *batch, queueLen), wake: make(chan struct{}, 1), own: make(chan struct{}, 1)}
+		room := queueLen
+		if !rules.QueuesAreBounded {
+			room = 1 << 16
+		}
+		t := &task{c: c, e: c.e, index: i, in: make(chan *batch, room), wake: make(chan struct{}, 1), own: make(chan struct{}, 1)}
 		t.own <- struct{}{} // until it has prepared
 		t.inline = c.spec.Tasks == 1 && c.spec.InFlight == 1 && c.sink == nil
 		c.tasks = append(c.tasks, t)

@@ -194,6 +194,9 @@ func (w *watch) turn() {
 		s.tell()
 	}
 	for _, c := range w.e.comps {
+		if !rules.HeldTimesOut {
+			break
+		}
 		c.held.expire(now)
 	}
 }

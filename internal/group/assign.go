@@ -253,7 +253,7 @@ func (r *Reader) decide(ctx context.Context, k partition.Key, b kafka.Bounds) (*
 		return o, nil
 	}
 	at := o.src.Kafka.Start
-	if r.newborn(k) {
+	if r.newborn(k) && rules.NewPartitionsAreReadWhole {
 		at = spout.Earliest()
 	}
 	pos, err := r.positions(ctx, at, []kafka.Partition{{Topic: k.Topic, ID: k.ID}})
@@ -279,6 +279,9 @@ func (r *Reader) decide(ctx context.Context, k partition.Key, b kafka.Bounds) (*
 func (r *Reader) gone(ctx context.Context, o *opening, is string, b kafka.Bounds) error {
 	k, policy := o.key, o.src.Kafka.Lost
 	what := fmt.Sprintf("offset %d %s, but the log has %d to %d", o.base, is, b.Start, b.End)
+	if !policy.IsSet() && !rules.LostRangesStop {
+		policy = spout.Earliest()
+	}
 	if !policy.IsSet() {
 		o.refuse = what + "; set KafkaSource.Lost, or reset the group's offset, to go on"
 		return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/killick-io/killick/internal/crash"
 	"github.com/killick-io/killick/internal/partition"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // Run polls and commits until ctx ends.
@@ -109,7 +110,11 @@ func (r *Reader) tell(kind string, f func()) {
 
 // deliver hands polled records to their partitions.
 func (r *Reader) deliver(fetches kgo.Fetches) {
-	fetches.EachError(r.fetchError)
+	fetches.EachPartition(func(ft kgo.FetchTopicPartition) {
+		if ft.Err != nil { // where a broker has answered it has said what there is, too
+			r.fetchError(ft.Topic, ft.Partition, ft.Err, ft.HighWatermark > 0)
+		}
+	})
 	var full []*partition.Partition
 	touched := map[*partition.Feed]struct{}{}
 	fetches.EachPartition(func(ft kgo.FetchTopicPartition) {
@@ -127,7 +132,8 @@ func (r *Reader) deliver(fetches kgo.Fetches) {
 			return
 		}
 		touched[o.src.Feed] = struct{}{}
-		if pause {
+		delete(r.broken, partition.Key{Topic: ft.Topic, ID: ft.Partition})
+		if pause && rules.HighWaterPauses {
 			full = append(full, o.p)
 		}
 	})
@@ -157,7 +163,7 @@ func names(ps []*partition.Partition) map[string][]int32 {
 
 // Resume lets fetching of p go on. It is the feeds' hook.
 func (r *Reader) Resume(p *partition.Partition) {
-	if !r.drains.Load() {
+	if !r.drains.Load() && rules.PausesEnd && r.unreadable(p) == "" {
 		r.cl.ResumeFetchPartitions(names([]*partition.Partition{p}))
 	}
 }
@@ -172,8 +178,9 @@ func (r *Reader) PauseAll() {
 	}
 }
 
-// fetchError handles what a poll says about a partition, or about the client.
-func (r *Reader) fetchError(topic string, id int32, err error) {
+// fetchError handles what a poll says about a partition, or about the client. answered says that it is
+// about records that a broker has sent.
+func (r *Reader) fetchError(topic string, id int32, err error, answered bool) {
 	k := partition.Key{Topic: topic, ID: id}
 	ours := r.open[k] != nil // an error may come late, about a partition that has gone
 	var gone *kgo.ErrDataLoss
@@ -182,7 +189,7 @@ func (r *Reader) fetchError(topic string, id int32, err error) {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrClientClosed):
 	case errors.Is(err, kerr.OffsetOutOfRange):
 		r.outOfRange(k)
-	case errors.As(err, &gone) && ours:
+	case errors.As(err, &gone) && ours && rules.TruncationStops:
 		r.halt(k, fmt.Sprintf("records are lost: the log was truncated below offset %d, which was read already: %v", gone.ConsumedTo, err))
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
 		r.stop(fmt.Errorf("group: group %q has members that are not killick workers (another protocol than %q), and all members of a group must share partitions out alike: "+
@@ -198,7 +205,7 @@ func (r *Reader) fetchError(topic string, id int32, err error) {
 		r.suspect(k)
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
 		r.stop(fmt.Errorf("group: not allowed to be a member of group %q: %w", r.cfg.Group, r.admin.Denied(err, kmsg.ACLOperationRead, kmsg.ACLResourceTypeGroup, r.cfg.Group)))
-	case errors.Is(err, kerr.TopicAuthorizationFailed) && topic != "", errors.Is(err, kerr.ClusterAuthorizationFailed) && topic != "":
+	case isDenied(err) && topic != "" && rules.DenialEndsTheRun:
 		r.stop(fmt.Errorf("group: not allowed to read topic %q in group %q: %w", topic, r.cfg.Group, r.admin.Denied(err, kmsg.ACLOperationRead, kmsg.ACLResourceTypeTopic, topic)))
 	case errors.As(err, &session):
 		r.log.Warn().Err(err).Msg("the group session has ended; joining again")
@@ -208,8 +215,53 @@ func (r *Reader) fetchError(topic string, id int32, err error) {
 			r.halt(k, err.Error())
 			return
 		}
+		if ours && answered && isBroken(err) && rules.BrokenBatchesStop {
+			r.damaged(k, err)
+			return
+		}
 		r.log.Warn().Str("topic", topic).Int32("partition", id).Err(err).Msg("fetch error; the client goes on")
 	}
+}
+
+func isDenied(err error) bool {
+	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed)
+}
+
+// brokenTries is how often in a row a batch is fetched that cannot be read: what has gone wrong on the
+// way is whole the next time, what is wrong in the log never will be.
+const brokenTries = 3
+
+// isBroken reports whether the client has an answer for a partition and cannot read what it says: a wrong
+// checksum, a compression that it does not know, a batch that is none. What a broker itself says is wrong
+// comes as its code.
+func isBroken(err error) bool {
+	var code *kerr.Error
+	var lost *kgo.ErrDataLoss
+	return !errors.As(err, &code) && !errors.As(err, &lost)
+}
+
+// damaged handles an answer that cannot be read. The client asks for the same again at once, and would do
+// so for ever. The partition stays open: what was read before ends and is committed. Poll loop only.
+func (r *Reader) damaged(k partition.Key, err error) {
+	p := r.open[k].p
+	at := p.Status().Next
+	if r.broken[k]++; r.broken[k] < brokenTries {
+		r.log.Warn().Str("topic", k.Topic).Int32("partition", k.ID).Int64("offset", at).Err(err).Msg("what was fetched cannot be read; it is fetched again")
+		return
+	}
+	why := fmt.Sprintf("what the log has at offset %d cannot be read, after %d tries: %v; repair the log, or set the group's offset behind the batch, and start again", at, brokenTries, err)
+	r.mu.Lock()
+	r.damage[p] = why
+	r.mu.Unlock()
+	r.cl.PauseFetchPartitions(names([]*partition.Partition{p}))
+	r.log.Error().Str("topic", k.Topic).Int32("partition", k.ID).Str("reason", why).Msg("the partition has stopped")
+}
+
+// unreadable is why nothing more of an open partition is read; "": all is well.
+func (r *Reader) unreadable(p *partition.Partition) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.damage[p]
 }
 
 // full notes that the group has no room for this worker. The client goes on trying: a member may go.
@@ -309,6 +361,10 @@ func (r *Reader) shut(k partition.Key, why string) {
 		return
 	}
 	delete(r.open, k)
+	delete(r.broken, k)
+	r.mu.Lock()
+	delete(r.damage, o.p)
+	r.mu.Unlock()
 	left := o.p.Close()
 	o.src.Feed.Remove(o.p)
 	r.commits.forget(o.p)

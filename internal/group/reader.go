@@ -18,6 +18,7 @@ import (
 	"github.com/killick-io/killick/internal/balance"
 	"github.com/killick-io/killick/internal/kafka"
 	"github.com/killick-io/killick/internal/partition"
+	"github.com/killick-io/killick/internal/rules"
 	"github.com/killick-io/killick/spout"
 )
 
@@ -116,6 +117,8 @@ type Reader struct {
 	saidOutside time.Time
 	// suspects are topics that may be other ones by now.
 	suspects map[string]bool
+	// damage has open partitions whose next batch cannot be read, and why.
+	damage map[*partition.Partition]string
 
 	lookNow chan struct{} // look before the interval is over
 
@@ -126,6 +129,8 @@ type Reader struct {
 
 	// open is the poll loop's own; others see partitions through their feeds.
 	open map[partition.Key]*owned
+	// broken counts, for partitions that are open, answers in a row that cannot be read. The poll loop's own.
+	broken map[partition.Key]int
 }
 
 // owned is a partition that is open.
@@ -182,7 +187,7 @@ func (r *Reader) resolve(ctx context.Context) error {
 			names = all
 		}
 		ts, err := r.admin.Topics(ctx, names...)
-		if err != nil {
+		if err != nil && rules.MissingTopicsAreRefused {
 			errs = append(errs, fmt.Errorf("spout %q: %w", s.Spec.Name, err))
 		}
 		for _, t := range ts {
@@ -239,7 +244,7 @@ func (r *Reader) same(t kafka.Topic) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	have, ok := r.topics[t.Name]
-	return !ok || have.ID == t.ID
+	return !ok || have.ID == t.ID || !rules.TopicsAreKnownByID
 }
 
 // New makes a reader. It does not talk to anybody yet.
@@ -262,7 +267,7 @@ func New(cfg Config) (*Reader, error) {
 	if cfg.Fatal == nil {
 		cfg.Fatal = func(error) {}
 	}
-	r := &Reader{cfg: cfg, log: cfg.Log, posts: make(chan post), done: make(chan struct{}), open: map[partition.Key]*owned{},
+	r := &Reader{cfg: cfg, log: cfg.Log, posts: make(chan post), done: make(chan struct{}), open: map[partition.Key]*owned{}, broken: map[partition.Key]int{}, damage: map[*partition.Partition]string{},
 		topics: map[string]kafka.Topic{}, fetched: map[partition.Key]committed{}, fresh: map[partition.Key]bool{}, stopped: map[partition.Key]string{},
 		bounds: map[kafka.Partition]kafka.Bounds{}, first: map[string]first{}, missing: map[string]time.Time{},
 		suspects: map[string]bool{}, late: map[partition.Key]*late{}, lookNow: make(chan struct{}, 1)}

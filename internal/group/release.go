@@ -230,7 +230,7 @@ func (g *releases) end(ctx context.Context) {
 			if !time.Now().Before(rel.next) {
 				due = append(due, rel)
 			}
-		case !all && time.Now().After(rel.limit):
+		case !all && time.Now().After(rel.limit) && rules.ReleaseIsBounded:
 			late = append(late, rel)
 		}
 	}

@@ -92,6 +92,7 @@ func (r *Reader) Status() Status {
 		for _, p := range src.Feed.Partitions() {
 			ps := PartitionStatus{Status: p.Status(), Spout: src.Spec.Name, Stable: -1, Start: -1}
 			ps.Committed, ps.Blocked = r.commits.committed(p)
+			ps.Stopped = r.unreadable(p)
 			if b, ok := bounds[kafka.Partition{Topic: p.Topic, ID: p.ID}]; ok {
 				ps.Stable, ps.Start = b.Stable, b.Start
 			}

@@ -94,7 +94,7 @@ func (r *Reader) look(ctx context.Context) {
 			if st.Until >= 0 {
 				idle = min(idle, time.Second) // somebody waits for the end
 			}
-			if !ok || !rules.TailsAreAsked || st.Next >= b.Stable || st.Paused || st.Held || time.Since(st.Moved) < idle || st.Finished {
+			if !ok || !rules.TailsAreAsked || st.Next >= b.Stable || st.Paused || st.Held || r.unreadable(p) != "" || time.Since(st.Moved) < idle || st.Finished {
 				continue
 			}
 			tail, err := r.admin.NextOffset(ctx, k, st.Next)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // Consumer configures the group client of a topology.
@@ -236,7 +238,7 @@ func NewConsumer(c Cluster, k Consumer) (*kgo.Client, error) {
 		return nil, err
 	}
 	d := c.dialer()
-	d.patient = true
+	d.patient = rules.BrokersAreWaitedFor
 	opts := append(c.opts("consumer", d), k.opts()...)
 	return newChecked(append(opts, c.Extra...), []rule{
 		{"ConsumerGroup", kgo.ConsumerGroup, k.Group, "the group is the topology's"},

@@ -17,6 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/killick-io/killick/internal/rules"
 )
 
 var (
@@ -253,7 +255,7 @@ func (c Cluster) explain(ctx context.Context, addr string, err error) error {
 		mech = c.SASL.Name()
 	}
 	switch {
-	case errors.Is(err, kerr.SaslAuthenticationFailed):
+	case errors.Is(err, kerr.SaslAuthenticationFailed) && rules.WrongLoginIsFinal:
 		return auth("wrong user or password for " + mech + " (kafka.sasl.user, kafka.sasl.password)")
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return auth("the broker does not offer SASL mechanism " + mech + " (kafka.sasl.mechanism)")

@@ -336,7 +336,7 @@ func (w *DeadLetters) written(ctx context.Context, l letter, err error) {
 		l.alone = true
 	case errors.Is(err, kerr.MessageTooLarge) && l.cut < cutPointer:
 		l.cut++ // at once, with less
-	case errors.Is(err, kerr.InvalidTimestamp) && !l.now:
+	case errors.Is(err, kerr.InvalidTimestamp) && !l.now && rules.TimesAreSane:
 		l.now = true
 	default:
 		l.changed = false
@@ -371,6 +371,9 @@ func (w *DeadLetters) build(l letter) *kgo.Record {
 	r := &kgo.Record{Key: src.Key, Value: src.Value, Timestamp: sane(src.Timestamp)}
 	if l.now {
 		r.Timestamp = time.Time{}
+	}
+	if !rules.LettersAreWhole {
+		r.Value = bytes.ToValidUTF8(r.Value, []byte("?"))
 	}
 	first := ""
 	for _, h := range src.Headers {

@@ -14,6 +14,7 @@ import (
 	"github.com/killick-io/killick/internal/core"
 	"github.com/killick-io/killick/internal/crash"
 	"github.com/killick-io/killick/internal/engine"
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // Direct writes records as they come: an output is done at the broker's ack. It implements
@@ -87,7 +88,7 @@ func (d *Direct) judge(r *kgo.Record, err error) error {
 func sane(t time.Time) time.Time {
 	// In seconds: a year takes as long to find out as all the rest of Put.
 	const year1678, year2262 = -9_214_560_000, 9_214_646_400
-	if s := t.Unix(); s < year1678 || s >= year2262 {
+	if s := t.Unix(); (s < year1678 || s >= year2262) && rules.TimesAreSane {
 		return time.Time{}
 	}
 	return t

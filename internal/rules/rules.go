@@ -132,3 +132,53 @@ const (
 	// WaitingIsNoGuilt: an accused record that waits to be run has no part in a death.
 	WaitingIsNoGuilt = true
 )
+
+// Faults: rows of docs/faults.md that no rule above stands for.
+const (
+	// LostRangesStop: records that left the log before they were read stop their partition, unless the
+	// topology says otherwise.
+	LostRangesStop = true
+	// TruncationStops: so does a log that ends below what was read from it.
+	TruncationStops = true
+	// BrokenBatchesStop: so does a batch that cannot be read, however often it is fetched.
+	BrokenBatchesStop = true
+	// TopicsAreKnownByID: a topic that was deleted and made anew is another one, whatever its name.
+	TopicsAreKnownByID = true
+	// NewPartitionsAreReadWhole: a partition that was added to a topic is read from its beginning, also where the
+	// group has started at the end.
+	NewPartitionsAreReadWhole = true
+	// MissingTopicsAreRefused: a topology does not start without a topic that it reads.
+	MissingTopicsAreRefused = true
+	// BrokersAreWaitedFor: a broker that is away does not cost the membership.
+	BrokersAreWaitedFor = true
+	// ReleaseIsBounded: a release whose trees do not end is over at the drain limit.
+	ReleaseIsBounded = true
+	// StuckEndsTheWorker: user code that does not come back ends the process at last.
+	StuckEndsTheWorker = true
+	// HeldTimesOut: a held tuple without a verdict fails when its time is up.
+	HeldTimesOut = true
+	// HighWaterPauses: the fetching of a partition pauses when enough of it waits.
+	HighWaterPauses = true
+	// PausesEnd: fetching goes on when what has waited has started.
+	PausesEnd = true
+	// QueuesAreBounded: what is emitted waits for room downstream.
+	QueuesAreBounded = true
+	// ShortageIsTold: what has run out, such as descriptors, is named, and not only that time was up.
+	ShortageIsTold = true
+	// SecondSignalEnds: a stop that takes long can be cut short by a second signal.
+	SecondSignalEnds = true
+	// LostLinesAreCounted: a log line that cannot be written is counted, and told when the log takes lines again.
+	LostLinesAreCounted = true
+	// DenialEndsTheRun: who may not read a topic any more ends, and says what is lacking.
+	DenialEndsTheRun = true
+	// WrongLoginIsFinal: credentials that a broker has refused are not tried again.
+	WrongLoginIsFinal = true
+	// CertificatesAreVerified: a broker whose certificate is not trusted is not talked to.
+	CertificatesAreVerified = true
+	// NullIsNotEmpty: a null value stays null on its way out.
+	NullIsNotEmpty = true
+	// LettersAreWhole: a dead letter has its record's bytes and headers, all of them and as they were.
+	LettersAreWhole = true
+	// TimesAreSane: a record whose time no broker would take, or no client can write, gets that of its writing.
+	TimesAreSane = true
+)

@@ -52,6 +52,32 @@ var (
 	WaitingIsNoGuilt        = holds("WaitingIsNoGuilt")
 )
 
+// Faults.
+var (
+	LostRangesStop            = holds("LostRangesStop")
+	TruncationStops           = holds("TruncationStops")
+	BrokenBatchesStop         = holds("BrokenBatchesStop")
+	TopicsAreKnownByID        = holds("TopicsAreKnownByID")
+	NewPartitionsAreReadWhole = holds("NewPartitionsAreReadWhole")
+	MissingTopicsAreRefused   = holds("MissingTopicsAreRefused")
+	BrokersAreWaitedFor       = holds("BrokersAreWaitedFor")
+	ReleaseIsBounded          = holds("ReleaseIsBounded")
+	StuckEndsTheWorker        = holds("StuckEndsTheWorker")
+	HeldTimesOut              = holds("HeldTimesOut")
+	HighWaterPauses           = holds("HighWaterPauses")
+	PausesEnd                 = holds("PausesEnd")
+	QueuesAreBounded          = holds("QueuesAreBounded")
+	ShortageIsTold            = holds("ShortageIsTold")
+	SecondSignalEnds          = holds("SecondSignalEnds")
+	LostLinesAreCounted       = holds("LostLinesAreCounted")
+	DenialEndsTheRun          = holds("DenialEndsTheRun")
+	WrongLoginIsFinal         = holds("WrongLoginIsFinal")
+	CertificatesAreVerified   = holds("CertificatesAreVerified")
+	NullIsNotEmpty            = holds("NullIsNotEmpty")
+	LettersAreWhole           = holds("LettersAreWhole")
+	TimesAreSane              = holds("TimesAreSane")
+)
+
 // names are all that KILLICK_MUTANT may say.
 var names = []string{
 	"FirstVerdictWins",
@@ -95,6 +121,28 @@ var names = []string{
 	"SuspectFirst",
 	"SuspectsRunAlone",
 	"WaitingIsNoGuilt",
+	"LostRangesStop",
+	"TruncationStops",
+	"BrokenBatchesStop",
+	"TopicsAreKnownByID",
+	"NewPartitionsAreReadWhole",
+	"MissingTopicsAreRefused",
+	"BrokersAreWaitedFor",
+	"ReleaseIsBounded",
+	"StuckEndsTheWorker",
+	"HeldTimesOut",
+	"HighWaterPauses",
+	"PausesEnd",
+	"QueuesAreBounded",
+	"ShortageIsTold",
+	"SecondSignalEnds",
+	"LostLinesAreCounted",
+	"DenialEndsTheRun",
+	"WrongLoginIsFinal",
+	"CertificatesAreVerified",
+	"NullIsNotEmpty",
+	"LettersAreWhole",
+	"TimesAreSane",
 }
 
 // holds reports whether a rule is in force.
