@@ -359,8 +359,6 @@ func childMain(topology string) int {
 		return hungryMain(say)
 	case "no files":
 		return fewFilesMain(-1, say)
-	case "one file":
-		return fewFilesMain(0, say)
 	case "some files":
 		return fewFilesMain(60, say)
 	case "blocked", "obedient":

@@ -3,7 +3,7 @@ package main
 // mutant is a rule, and the test that must notice when it is broken.
 type mutant struct {
 	rule      string // a name in internal/rules/rules.go
-	guarantee string // that rests on it, or policy (P); see README.md
+	guarantee string // that rests on it, or policy (P), see README.md, or row of docs/faults.md
 	pkg       string // folder of the test
 	test      string
 	short     bool // runs in make test: what fails at once when broken
@@ -59,4 +59,27 @@ var table = []mutant{
 	{"SuspectFirst", "G4", ".", "TestG4RecordThatKills", false},
 	{"SuspectsRunAlone", "G4", ".", "TestG4RecordThatKills", false},
 	{"WaitingIsNoGuilt", "G4", "./offsets", "TestTakeOver", false},
+
+	{"LostRangesStop", "row 8", "./worker", "TestCommittedOffsetOutOfRangeStopsThePartition", false},
+	{"TruncationStops", "row 9", "./internal/group", "TestTruncationStops", false},
+	{"BrokenBatchesStop", "row 68", "./worker", "TestDamagedBatch", false},
+	{"TopicsAreKnownByID", "row 12", "./worker", "TestTopicDeletedAndMadeAnew", false},
+	{"NewPartitionsAreReadWhole", "row 13", "./worker", "TestPartitionsBornLater", false},
+	{"MissingTopicsAreRefused", "row 14", "./worker", "TestRefusedAtStart", false},
+	{"BrokersAreWaitedFor", "row 15", "./internal/kafka", "TestMembershipSurvivesABrokerRestart", false},
+	{"ReleaseIsBounded", "row 18", "./worker", "TestReleaseLimit", false},
+	{"StuckEndsTheWorker", "row 22", "./worker", "TestStuckTask", false},
+	{"HeldTimesOut", "row 25", "./internal/engine", "TestForgottenVerdicts", false},
+	{"HighWaterPauses", "row 29", "./worker", "TestHighWaterPausesAndResumes", false},
+	{"PausesEnd", "row 63", "./worker", "TestSmallestLimits", false},
+	{"QueuesAreBounded", "row 30", "./internal/engine", "TestFanOutOfAMillion", false},
+	{"ShortageIsTold", "row 55", "./worker", "TestShortage", false},
+	{"LostLinesAreCounted", "row 56", "./worker", "TestLostLines", false},
+	{"SecondSignalEnds", "row 58", "./worker", "TestExitCodes", false},
+	{"DenialEndsTheRun", "row 69", "./worker", "TestRightToReadIsTaken", false},
+	{"WrongLoginIsFinal", "row 70", "./worker", "TestRefusedAtStart", false},
+	{"CertificatesAreVerified", "row 71", "./worker", "TestReachMismatches", false},
+	{"NullIsNotEmpty", "row 65", "./worker", "TestNullIsNotEmpty", false},
+	{"LettersAreWhole", "row 64", "./worker", "TestUndecodableRecordsKeepTheirBytes", false},
+	{"TimesAreSane", "row 67", "./worker", "TestOddTimestamps", false},
 }
