@@ -61,11 +61,17 @@ race: ## All tests under the race detector, three times
 soak: ## Model tests with STEPS random steps (1000000), and tests of volume at their full size
 	@KILLICK_FULL=1 KILLICK_MODEL_STEPS=$(STEPS) $(GO) run ./internal/tools/gotest -run 'Model|$(FULL)' -count 1 -timeout 60m $(PKG)
 
-# The names of the tests that have a long form of this kind.
-FAULTS ?= MovesOfProcesses|OnlyOwnersCommit|KillsTheProcess|StuckTask|KilledAgain|AtMostOnceOverKills
-faults: ## The long forms of tests with processes that come, go, freeze and die (10 to 30 minutes)
+# The names of the tests that have a long form of this kind, and of those whose faults are real ones.
+FAULTS ?= MovesOfProcesses|OnlyOwnersCommit|KillsTheProcess|StuckTask|KilledAgain|AtMostOnceOverKills|OutOf|LogIsFull|EndsInReverse
+# The table of docs/faults.md, at full size: the worker's long forms, the races of the engine, and all on
+# Apache Kafka (Java 17 and, once, Maven).
+faults: ## The rows of docs/faults.md at full size: kills, freezes, moves, damage, on Kafka, too (an hour or two)
 	@KILLICK_FULL=1 $(GO) run ./internal/tools/gotest -run '$(FAULTS)' -count 1 -timeout 60m -v ./worker
-	@$(GO) run ./internal/tools/gotest -tags killick_crash -run CrashPoints -count 1 -timeout 10m -v ./testenv/faults
+	@KILLICK_FULL=1 $(GO) run ./internal/tools/gotest -run 'AtTheDeadline|Forgotten|FanOut' -count 1 -timeout 30m -v ./internal/engine
+	@KILLICK_FULL=1 $(GO) run ./internal/tools/gotest -tags killick_crash -count 1 -timeout 180m -v ./internal/proof ./testenv/faults
+
+faults-mutants: ## Switch off the rules of docs/faults.md, row by row; the tests it names must fail
+	@$(GO) run ./internal/tools/mutants -faults
 
 fuzz: ## Every fuzz target for FUZZTIME (30s)
 	@$(GO) list ./... | while read -r p; do \

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/killick-io/killick/internal/rules"
 )
 
 // Load reads the configuration: flags before environment before file before
@@ -149,7 +151,7 @@ func readEnv(env map[string]string, wrong *mistakes) []setting {
 		}
 	}
 	for name := range sortedKeys(env) {
-		if !strings.HasPrefix(name, envPrefix) || known[name] || foreignEnv.MatchString(name) {
+		if !strings.HasPrefix(name, envPrefix) || known[name] || name == rules.Variable || foreignEnv.MatchString(name) {
 			continue
 		}
 		wrong.add("env "+name, "unknown variable: %s", unknownEnv(name))

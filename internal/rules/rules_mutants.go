@@ -147,9 +147,9 @@ var names = []string{
 
 // holds reports whether a rule is in force.
 func holds(name string) bool {
-	off := os.Getenv("KILLICK_MUTANT")
+	off := os.Getenv(Variable)
 	if off != "" && !slices.Contains(names, off) {
-		panic("rules: KILLICK_MUTANT=" + off + " is no rule; see internal/rules/rules.go")
+		panic("rules: " + Variable + "=" + off + " is no rule; see internal/rules/rules.go")
 	}
 	return name != off
 }

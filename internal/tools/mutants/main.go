@@ -3,9 +3,11 @@
 // pass, and again with its rule switched off (see internal/rules), which must fail.
 //
 //	mutants [-short] [-race] [rule ...]
+//	mutants -faults [-race] [row ...]
 //
-// -short takes the rules of the short list, names take those; -race builds with the race detector. It prints a line for each rule and
-// exits 1 if one survived. Run it in the module's root folder.
+// -short takes the rules of the short list, names take those; -faults takes the switches of docs/faults.md,
+// of all its rows or of some; -race builds with the race detector. It prints a line for each rule and exits 1
+// if one survived. Run it in the module's root folder.
 package main
 
 import (
@@ -28,18 +30,33 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// limit is the time that one test may take. A test that a broken rule makes hang has noticed it.
-const limit = 60 * time.Second
+// limit is the time that one test may take; those that start Kafka have longer. A test that a broken rule
+// makes hang has noticed it.
+func limit(pkg string) time.Duration {
+	if pkg == proofs {
+		return 6 * time.Minute
+	}
+	return 60 * time.Second
+}
+
+// proofs are the tests on Apache Kafka. They have a build tag of their own.
+const proofs = "./internal/proof"
 
 func run(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	short := fs.Bool("short", false, "only the short list")
+	rows := fs.Bool("faults", false, "the switches of "+faultsDoc+"; arguments are rows")
 	race := fs.Bool("race", false, "build with the race detector")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
-	chosen, err := choose(*short, fs.Args())
+	chosen, err := choose(*short, nil)
+	if *rows {
+		chosen, err = chooseFaults(fs.Args())
+	} else if fs.NArg() > 0 {
+		chosen, err = choose(false, fs.Args())
+	}
 	if err == nil {
 		err = complete("internal/rules/rules.go")
 	}
@@ -133,7 +150,11 @@ func build(dir string, chosen []mutant, race bool) (map[string]*binary, error) {
 			continue
 		}
 		path := filepath.Join(dir, fmt.Sprintf("%d.test", len(bins)))
-		cmd := exec.Command("go", "test", "-tags", "mutants", "-vet=off", "-ldflags=-w", fmt.Sprintf("-race=%v", race), "-c", "-o", path, m.pkg)
+		tags := "mutants"
+		if m.pkg == proofs {
+			tags += ",killick_crash"
+		}
+		cmd := exec.Command("go", "test", "-tags", tags, "-vet=off", "-ldflags=-w", fmt.Sprintf("-race=%v", race), "-c", "-o", path, m.pkg)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("building the tests of %s: %w\n%s", m.pkg, err, out)
 		}
@@ -196,9 +217,9 @@ func prove(chosen []mutant, bins map[string]*binary) []result {
 
 // one runs a test with a rule switched off; "" is none.
 func one(bin, pkg, test, rule string) (o outcome) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), limit(pkg))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, "-test.run", "^"+test+"$", "-test.v", "-test.timeout", (limit - 5*time.Second).String())
+	cmd := exec.CommandContext(ctx, bin, "-test.run", "^"+test+"$", "-test.v", "-test.timeout", (limit(pkg) - 5*time.Second).String())
 	cmd.Dir = pkg
 	cmd.Env = append(os.Environ(), "KILLICK_MUTANT="+rule)
 	begin := time.Now()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -84,5 +85,23 @@ func TestSays(t *testing.T) {
 		if got := says(tt.output); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
+	}
+}
+
+func TestFaults(t *testing.T) {
+	text := "| row | fault |\n|---|---|\n" +
+		"| 3 | a | b | [`TestA`](../x/a_test.go) | - | `One`: [`TestA`](../x/a_test.go)<br>`Two`: [`TestB`](../b_test.go) | - |\n" +
+		"| 4 | a | b | [`TestC`](../internal/proof/c_test.go) | - | `One`: [`TestC`](../internal/proof/c_test.go) | - |\n" +
+		"| 5 | a | b | [`TestD`](../d_test.go) | - | the limit itself | - |\n"
+	all, err := faults(text, nil)
+	want := []mutant{{"One", "row 3", "./x", "TestA", false}, {"Two", "row 3", "./.", "TestB", false}, {"One", "row 4", "./internal/proof", "TestC", false}}
+	if err != nil || !slices.Equal(all, want) {
+		t.Errorf("%v, %v", all, err)
+	}
+	if some, err := faults(text, []string{"4"}); err != nil || !slices.Equal(some, want[2:]) {
+		t.Errorf("%v, %v", some, err)
+	}
+	if _, err := faults(text, []string{"6"}); err == nil || !strings.Contains(err.Error(), `no row "6"`) {
+		t.Errorf("%v", err)
 	}
 }
