@@ -166,7 +166,7 @@ func TestDocsAreSound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, doc := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", fromStorm, "docs/performance.md"} {
+	for _, doc := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", fromStorm, "docs/performance.md", "docs/faults.md"} {
 		b, err := os.ReadFile(doc)
 		if err != nil {
 			t.Error(err)

@@ -14,8 +14,8 @@ import (
 // the pipe has gone. That is no reason to stop, and nothing is tried again, since lines must not hold up
 // records. As soon as a line gets through one before it says how many did not.
 type lostLines struct {
-	w    io.Writer // may make text of them
-	raw  io.Writer // below w
+	w    io.Writer    // may make text of them
+	raw  io.Writer    // below w
 	lost atomic.Int64 // lines, since the start
 
 	mu   sync.Mutex

@@ -112,7 +112,7 @@ func TestFanOutOfAMillion(t *testing.T) {
 	top.Bolt("many", split(second, &emitted)).Shuffle("one").Tasks(2).Timeout(time.Hour)
 	top.Bolt("leaf", fn(func(*killick.Tuple, killick.Emitter) error {
 		if n := executed.Add(1); n%100_000 == 1 {
-			time.Sleep(time.Minute) // until all others wait
+			<-time.After(time.Minute) // until all others wait
 			most = max(most, emitted.Load()-n)
 			peak = max(peak, heap()-base)
 		}
