@@ -66,7 +66,7 @@ func (n *node) formatNew(ctx context.Context, args []string, kept string) error 
 		if bytes.Contains(out, []byte("UnsupportedClassVersionError")) {
 			return fmt.Errorf("kafka %s needs Java 17 or later, this java is older", n.cluster.config.version)
 		}
-		return fmt.Errorf("Kafka's StorageTool: %w: %s", err, bytes.TrimSpace(out))
+		return fmt.Errorf("the StorageTool of Kafka: %w: %s", err, bytes.TrimSpace(out))
 	}
 	log := filepath.Join(n.dir, "log")
 	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {

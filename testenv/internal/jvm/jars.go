@@ -162,7 +162,7 @@ func checkLock(dir string, want []locked) error {
 	for _, e := range entries {
 		sum, ok := sums[e.Name()]
 		if !ok {
-			return fmt.Errorf("Maven brought %s, which is not in the list of jars", e.Name())
+			return fmt.Errorf("%s was brought by Maven and is not in the list of jars", e.Name())
 		}
 		delete(sums, e.Name())
 		got, err := hashFile(filepath.Join(dir, e.Name()))
@@ -174,7 +174,7 @@ func checkLock(dir string, want []locked) error {
 		}
 	}
 	for name := range sums {
-		return fmt.Errorf("Maven did not bring %s", name)
+		return fmt.Errorf("%s was not brought by Maven", name)
 	}
 	return nil
 }
