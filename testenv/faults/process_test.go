@@ -410,14 +410,16 @@ func TestRunPlan(t *testing.T) {
 // A plan ends at the first thing that goes wrong, and says what it was about to do.
 func TestRunPlanFails(t *testing.T) {
 	long := []Move{{time.Hour, MoveKill, "w"}}
-	ps := StartProcesses(t, ProcessesConfig{Role: "stubborn", Limit: 50 * time.Millisecond}, "w")
+	ps := StartProcesses(t, ProcessesConfig{Role: "stubborn"}, "w")
 	must(t, ps.Process("w").WaitOutput(limited(t), "ready"))
-	err := ps.Run(limited(t), Plan{Moves: []Move{{0, MoveTerm, "w"}, {1, MoveStart, "w"}}})
+	short, cancel := context.WithTimeout(limited(t), 500*time.Millisecond)
+	defer cancel()
+	err := ps.Run(short, Plan{Moves: []Move{{0, MoveTerm, "w"}, {1, MoveStart, "w"}}})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "0s start w") || !strings.Contains(err.Error(), "process w, life 1, has not ended") {
 		t.Errorf("one that does not obey: %v", err)
 	}
-	ctx, cancel := context.WithCancel(limited(t))
-	cancel()
+	ctx, stop := context.WithCancel(limited(t))
+	stop()
 	if err := ps.Run(ctx, Plan{Moves: long}); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1h0m0s kill w") {
 		t.Errorf("%v", err)
 	}
