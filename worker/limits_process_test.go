@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,6 +37,7 @@ func hungryMain(say func(string, ...any)) int {
 					b[i] = 1
 				}
 				all = append(all, b)
+				runtime.KeepAlive(all)
 			}
 		}
 		say("ran %s", in.Bytes())
