@@ -58,7 +58,7 @@ func (c *component) fail(en *entry, reason string, err error, stack []byte) {
 		wait = fixed(d)
 	}
 	switch {
-	case killick.IsPermanent(err), c.e.once && rules.OnceIsOneTry:
+	case killick.IsPermanent(err) && rules.PermanentIsFinal, c.e.once && rules.OnceIsOneTry:
 	case (killick.IsFailTree(err) || retry.Tree) && !it.loose:
 		c.stats.replays.Add(1)
 		it.anchors.Fail(&ack.Cause{Outcome: ack.Replayed, Component: c.spec.Name, Task: en.t.index, Reason: reason, Err: err,

@@ -165,6 +165,8 @@ const (
 	QueuesAreBounded = true
 	// ShortageIsTold: what has run out, such as descriptors, is named, and not only that time was up.
 	ShortageIsTold = true
+	// PermanentIsFinal: a failure that user code calls permanent is not tried again.
+	PermanentIsFinal = true
 	// SecondSignalEnds: a stop that takes long can be cut short by a second signal.
 	SecondSignalEnds = true
 	// LostLinesAreCounted: a log line that cannot be written is counted, and told when the log takes lines again.

@@ -68,6 +68,7 @@ var (
 	PausesEnd                 = holds("PausesEnd")
 	QueuesAreBounded          = holds("QueuesAreBounded")
 	ShortageIsTold            = holds("ShortageIsTold")
+	PermanentIsFinal          = holds("PermanentIsFinal")
 	SecondSignalEnds          = holds("SecondSignalEnds")
 	LostLinesAreCounted       = holds("LostLinesAreCounted")
 	DenialEndsTheRun          = holds("DenialEndsTheRun")
@@ -135,6 +136,7 @@ var names = []string{
 	"PausesEnd",
 	"QueuesAreBounded",
 	"ShortageIsTold",
+	"PermanentIsFinal",
 	"SecondSignalEnds",
 	"LostLinesAreCounted",
 	"DenialEndsTheRun",

@@ -79,6 +79,7 @@ var table = []mutant{
 	{"DenialEndsTheRun", "row 69", "./worker", "TestRightToReadIsTaken", false},
 	{"WrongLoginIsFinal", "row 70", "./internal/kafka", "TestReachAuthCodes", false},
 	{"CertificatesAreVerified", "row 71", "./worker", "TestReachMismatches", false},
+	{"PermanentIsFinal", "row 72", "./worker", "TestSchemaRegistry", false},
 	{"NullIsNotEmpty", "row 65", "./worker", "TestNullIsNotEmpty", false},
 	{"LettersAreWhole", "row 64", "./worker", "TestUndecodableRecordsKeepTheirBytes", false},
 	{"TimesAreSane", "row 67", "./worker", "TestOddTimestamps", false},
