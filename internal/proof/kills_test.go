@@ -110,7 +110,12 @@ func TestPlaceKeepsItsPartitions(t *testing.T) {
 	w := newWorld(t, kafka.Use(t))
 	f := w.launch(program{placed: true, commit: 100 * time.Millisecond, rate: 500}, "a", "b") // one of them leads the group
 	f.settled(2)
-	before := f.generations()
+	var before []int32
+	f.until("both commit in the generation that the shares are of", func() bool {
+		a, b := f.generations("a"), f.generations("b")
+		before = append(a, b...)
+		return len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1]
+	})
 	for range rounds(1, 5) {
 		for _, name := range []string{"a", "b"} {
 			p := f.ps.Process(name)
@@ -125,7 +130,7 @@ func TestPlaceKeepsItsPartitions(t *testing.T) {
 		}
 	}
 	bound := int64(f.partitions*f.pending) + int64(f.commit.Seconds()*float64(f.rate))*2
-	after := f.generations()
+	after := append(f.generations("a"), f.generations("b")...)
 	if slices.Max(before) != slices.Max(after) {
 		t.Errorf("commits were made in generations %v, and after the restarts in %v", before, after)
 	}
@@ -150,8 +155,8 @@ func (f *fleet) settled(members int) {
 	})
 }
 
-// generations are those in which commits were made, each once.
-func (f *fleet) generations() (all []int32) {
+// generations are those in which a process has made commits, each once, in order.
+func (f *fleet) generations(proc string) (all []int32) {
 	f.Helper()
 	files, err := verify.EventDir(f.ps.Dir())
 	must(f, err)
@@ -160,7 +165,7 @@ func (f *fleet) generations() (all []int32) {
 		must(f, err)
 		for e, err := range verify.Events(r, file.Name) {
 			must(f, err)
-			if e.Kind == "committed" && e.Error == "" && !slices.Contains(all, e.Generation) {
+			if e.Kind == "committed" && e.Proc == proc && e.Error == "" && !slices.Contains(all, e.Generation) {
 				all = append(all, e.Generation)
 			}
 		}
