@@ -25,7 +25,7 @@ help: ## Print this
 
 # Under the race detector everything is built once, for vet, mutants and tests alike. The package
 # that is built to find out is the one of the standard library that needs a C compiler. Allocations
-# are counted without the detector. What needs Apache Kafka runs beside real processes, in a build
+# are counted, and memory is used up, without the detector. What needs Apache Kafka runs beside real processes, in a build
 # that they can be made to die in (killick_crash), without the detector; three tests at a time, since
 # most of the time they wait. Debugging tables are left out of the test programs (-w): linking
 # them is a tenth of the time on an empty machine.
@@ -35,7 +35,7 @@ test: ## Vet, the short list of mutants, all tests (with -race if there is a C c
 	set -ex; \
 	$(GO) vet $$race ./...; \
 	$(GO) run ./internal/tools/mutants -short $$race; \
-	if [ -n "$$race" ]; then $(GO) run ./internal/tools/gotest -vet=off -run 'Allocs' ./internal/engine ./internal/core ; fi; \
+	if [ -n "$$race" ]; then $(GO) run ./internal/tools/gotest -vet=off -run 'Allocs|TestOutOfMemory' ./internal/engine ./internal/core ./worker ; fi; \
 	$(GO) run ./internal/tools/gotest -tags killick_crash -ldflags=-w -parallel 3 -timeout 20m ./internal/proof ; \
 	$(GO) run ./internal/tools/gotest -vet=off -ldflags=-w -timeout 10m $$race $(PKG)
 
